@@ -1,0 +1,38 @@
+# `make demo` and `make test` are all a fresh machine needs; both run `setup` first.
+BIN := .venv/bin
+
+.PHONY: setup demo check test test-all bench lock clean
+
+setup: .venv/.complete
+
+.venv/.complete: requirements.lock pyproject.toml scripts/setup.sh
+	scripts/setup.sh
+
+demo: setup
+	$(BIN)/nearcast lab run dynamoth.reconfiguration --quick
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_doc_links.py
+
+test: setup check
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-all: setup check
+	$(BIN)/pytest -n 2
+
+bench: setup
+	$(BIN)/python scripts/bench_ring.py
+
+# Writes the newest versions that pyproject.toml allows, for every platform and Python that it allows.
+lock: setup
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-header --extra lab --group dev --output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist out
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

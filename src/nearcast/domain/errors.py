@@ -1,0 +1,86 @@
+"""Every error that nearcast raises on purpose.
+
+    NearcastError
+      ConfigError              a configuration that cannot be used
+      TopicNameError           a topic name that cannot be used (also a ValueError)
+      RingError                a ring that cannot be built or changed as asked (also a ValueError)
+      LinkError                a connection to one broker
+        LinkDown               not connected now; the link is trying again by itself
+        LinkClosed             closed by us; it will not come back
+      StoreError               the coordinator's store
+        Conflict               somebody else wrote first: read again, decide again
+        StoreDown              not reachable now
+      WireError                bytes that are not what they claim to be
+        MalformedEnvelope
+        MalformedControl
+        UnknownVersion         well formed, but of a protocol version that this process does not speak
+      LeaseLost                another holds, or may hold, what this process thought was its own
+      MoveRefused              a move that would break a rule of the protocol
+
+Errors of libraries are translated into these where the library is used. A refusal that is part of normal work is a
+value, not an error.
+"""
+
+
+class NearcastError(Exception):
+    """The root: catch this to catch everything that nearcast raises on purpose."""
+
+
+class ConfigError(NearcastError):
+    """A configuration that cannot be used: the message names the file, the key and what was expected."""
+
+
+class TopicNameError(NearcastError, ValueError):
+    """A topic name that cannot be used: the message says which rule it breaks."""
+
+
+class RingError(NearcastError, ValueError):
+    """A ring that cannot be built or changed as asked."""
+
+
+class LinkError(NearcastError):
+    """Something about the connection to one broker."""
+
+
+class LinkDown(LinkError):
+    """The link is not connected now. It reconnects by itself; what was handed over before may or may not arrive."""
+
+
+class LinkClosed(LinkError):
+    """The link was closed by its owner and will not come back."""
+
+
+class StoreError(NearcastError):
+    """Something about the coordinator's store."""
+
+
+class Conflict(StoreError):
+    """The key is not at the expected revision: somebody else wrote first, and nothing was written."""
+
+
+class StoreDown(StoreError):
+    """The store cannot be reached now. Whether a write under way was done is not known."""
+
+
+class WireError(NearcastError):
+    """Bytes that are not what they claim to be."""
+
+
+class MalformedEnvelope(WireError):
+    """An envelope that starts like ours and cannot be read."""
+
+
+class MalformedControl(WireError):
+    """A control message that cannot be read."""
+
+
+class UnknownVersion(WireError):
+    """A well-formed message of a protocol version that this process does not speak."""
+
+
+class LeaseLost(NearcastError):
+    """Another process holds, or may hold, what this one thought was its own: stop acting on it."""
+
+
+class MoveRefused(NearcastError):
+    """A move that would break a rule of the protocol; nothing has been changed."""
