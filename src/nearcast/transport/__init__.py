@@ -1,0 +1,1 @@
+"""What touches the machine: clocks, and later connections, TLS and credentials."""
