@@ -1,0 +1,1 @@
+"""Links to brokers: one protocol, and one adapter per kind of server."""
