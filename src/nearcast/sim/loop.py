@@ -6,6 +6,7 @@ were scheduled, timers by time and then by order of creation. There is no outsid
 
 import asyncio
 import contextvars
+import functools
 import gc
 import heapq
 import itertools
@@ -16,11 +17,12 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from nearcast.sim.scheduled import Callback, VirtualFuture, VirtualTask
 from nearcast.sim.sealed import SealedLoop, VirtualRunError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 SPIN_LIMIT = 1_000_000  # Callbacks at one instant; more is taken for a loop that waits for time to pass by itself.
@@ -71,6 +73,16 @@ def run_virtual(main: Coroutine[Any, Any, T], *, seed: int, limit_s: float = mat
         if collecting:
             gc.enable()
         random.setstate(state)
+
+
+def in_virtual_time(scenario: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a plain function of an asynchronous one, so that a test can be written as what happens in it."""
+
+    @functools.wraps(scenario)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_virtual(scenario(*args, **kwargs), seed=1)
+
+    return run
 
 
 class VirtualLoop(SealedLoop):
