@@ -102,12 +102,8 @@ class Pipe(Generic[T]):
         else:
             self._last_arrival_s = arrival_s
         self._flight.append((arrival_s, item, size_bytes))
-        if not self._armed and self._unread_bytes is None:
-            self._armed = True
-            if arrival_s <= now_s:
-                self._loop.call_soon(self._arrive)
-            else:
-                self._loop.call_at(arrival_s, self._arrive)
+        if not self._armed:
+            self._arm()
         return True
 
     def sever(self) -> None:
@@ -138,7 +134,11 @@ class Pipe(Generic[T]):
     def _arm(self) -> None:
         if self._flight and not self._armed and self._unread_bytes is None:
             self._armed = True
-            self._loop.call_at(self._flight[0][0], self._arrive)
+            arrival_s = self._flight[0][0]
+            if arrival_s <= self._loop.time():
+                self._loop.call_soon(self._arrive)
+            else:
+                self._loop.call_at(arrival_s, self._arrive)
 
     def _arrive(self) -> None:
         flight = self._flight
