@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from nearcast.domain.errors import Conflict, StoreDown
@@ -130,7 +130,7 @@ class MemoryStoreHandle:
         await self._back("list", prefix)
         return entries
 
-    async def watch(self, prefix: str) -> AsyncIterator[Entry]:
+    async def watch(self, prefix: str) -> AsyncGenerator[Entry, None]:
         await self._there("watch", prefix)
         watch = _Watch(prefix, self._clock)
         self._watches[watch] = None

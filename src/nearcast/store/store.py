@@ -1,6 +1,6 @@
 """The store as everything above this package sees it: compare-and-set, watch, lease."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,10 +39,11 @@ class Store(Protocol):
         """All keys that begin with `prefix`, by name."""
         ...
 
-    def watch(self, prefix: str) -> AsyncIterator[Entry]:
+    def watch(self, prefix: str) -> AsyncGenerator[Entry, None]:
         """First what is there, by name, then every change, in the order of revisions; nothing in between is missed.
 
-        A watch outlasts an outage of the store: what was written meanwhile is told afterwards.
+        A watch outlasts an outage of the store: what was written meanwhile is told afterwards. Close it (`aclosing`)
+        when it is left before the process ends.
         """
         ...
 
