@@ -117,8 +117,9 @@ def test_a_run_ends_at_its_limit() -> None:
         while True:  # noqa: ASYNC110  # What never ends.
             await asyncio.sleep(1)
 
-    with pytest.raises(OutOfTime, match=r"not done within 30\.5 s"):
+    with pytest.raises(OutOfTime, match=r"not done within 30\.5 s") as caught:
         run_virtual(scenario(), seed=1, limit_s=30.5)
+    assert "at 30.000000 s" in "".join(caught.value.__notes__)
 
 
 @pytest.mark.parametrize(
@@ -263,6 +264,21 @@ def test_asynchronous_generators_are_closed() -> None:
     run_virtual(scenario(), seed=1)
     assert closed == ["dropped", "held"]
     HELD.clear()
+
+
+@in_virtual_time
+async def test_what_has_ended_is_not_remembered() -> None:
+    async def count() -> AsyncIterator[int]:
+        yield 1
+
+    async def nothing() -> None:
+        async for _ in count():
+            pass
+
+    for _ in range(5_000):
+        await asyncio.create_task(nothing())
+    assert len(virtual_loop()._tasks._refs) < 3_000
+    assert len(virtual_loop()._generators._refs) < 3_000
 
 
 # The seed

@@ -14,12 +14,11 @@ import logging
 import math
 import random
 import sys
-import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Any, ParamSpec, TypeVar
 
-from nearcast.sim.scheduled import Callback, VirtualFuture, VirtualTask
+from nearcast.sim.scheduled import Callback, Remembered, VirtualFuture, VirtualTask
 from nearcast.sim.sealed import SealedLoop, VirtualRunError
 
 P = ParamSpec("P")
@@ -98,9 +97,8 @@ class VirtualLoop(SealedLoop):
         self._timer_order = itertools.count()
         self._numbers = itertools.count(1)
         self._task_names = itertools.count(1)
-        self._tasks: list[weakref.ref[VirtualTask[Any]]] = []
-        self._tasks_sweep_at = 1_000
-        self._generators: dict[int, weakref.ref[AsyncGenerator[Any, Any]]] = {}
+        self._tasks: Remembered[VirtualTask[Any]] = Remembered()
+        self._generators: Remembered[AsyncGenerator[Any, Any]] = Remembered()
         self._failures: list[Unhandled] = []
         self._running = False
         self._closed = False
@@ -154,10 +152,7 @@ class VirtualLoop(SealedLoop):
     ) -> VirtualTask[T]:
         # asyncio would count names on from the runs before this one.
         task = VirtualTask(coro, loop=self, name=name or f"Task-{next(self._task_names)}", context=context)
-        self._tasks.append(weakref.ref(task))
-        if len(self._tasks) > self._tasks_sweep_at:
-            self._tasks = [ref for ref in self._tasks if ref() is not None]
-            self._tasks_sweep_at = 2 * len(self._tasks) + 1_000
+        self._tasks.add(task)
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -184,7 +179,7 @@ class VirtualLoop(SealedLoop):
     def run_to_end(self, main: Coroutine[Any, Any, T], limit_s: float) -> T:
         """Run `main` until `limit_s` at most, and then end everything that it has left behind."""
         hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=self._generator_begun, finalizer=self._generator_dropped)
+        sys.set_asyncgen_hooks(firstiter=self._generators.add, finalizer=self._generator_dropped)
         asyncio._set_running_loop(self)  # noqa: SLF001  # Made for those who write event loops.
         self._running = True
         try:
@@ -272,19 +267,16 @@ class VirtualLoop(SealedLoop):
         until_s = self._now_s + WIND_DOWN_S
         for task in left:
             self._run(task, until_s, through_failures=True)
-        for ref in list(self._generators.values()):
-            generator = ref()
-            if generator is not None:
-                self._run(self.create_task(_closed(generator)), until_s, through_failures=True)
+        for generator in self._generators:
+            self._run(self.create_task(_closed(generator)), until_s, through_failures=True)
 
     def _unfinished(self) -> list[VirtualTask[Any]]:
-        return [task for ref in self._tasks if (task := ref()) is not None and not task.done()]
+        return [task for task in self._tasks if not task.done()]
 
     def _find_unretrieved(self) -> None:
         """Tasks that failed and that somebody still holds, but never asked for the outcome."""
-        for ref in self._tasks:
-            task = ref()
-            if task is not None and task._log_traceback:  # noqa: SLF001
+        for task in self._tasks:
+            if task._log_traceback:  # noqa: SLF001
                 error = task.exception()
                 self.call_exception_handler(
                     {"message": "a task's exception was never retrieved", "exception": error, "task": task}
@@ -299,11 +291,7 @@ class VirtualLoop(SealedLoop):
         shown = lines[:20] + ([f"and {len(lines) - 20} more"] if len(lines) > 20 else [])
         return "; ".join(shown) or "no task is left"
 
-    def _generator_begun(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self._generators[id(generator)] = weakref.ref(generator)
-
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self._generators.pop(id(generator), None)
         if self._running:
             self.call_soon(self.create_task, _closed(generator))
 

@@ -6,8 +6,9 @@ usual hash of an object is its address, which differs from process to process.
 
 import asyncio
 import contextvars
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -86,6 +87,26 @@ class VirtualTask(asyncio.Task[T]):
         except AttributeError:
             self._number = _count(self)
             return self._number
+
+
+class Remembered(Generic[T]):
+    """Objects in the order of their creation, for as long as somebody else holds them."""
+
+    def __init__(self) -> None:
+        self._refs: list[weakref.ref[T]] = []
+        self._sweep_at = 1_000
+
+    def add(self, one: T) -> None:
+        self._refs.append(weakref.ref(one))
+        if len(self._refs) > self._sweep_at:
+            self._refs = [ref for ref in self._refs if ref() is not None]
+            self._sweep_at = 2 * len(self._refs) + 1_000
+
+    def __iter__(self) -> Iterator[T]:
+        for ref in list(self._refs):
+            one = ref()
+            if one is not None:
+                yield one
 
 
 def _count(future: asyncio.Future[T]) -> int:
