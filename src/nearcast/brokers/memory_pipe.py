@@ -25,7 +25,7 @@ class Wire:
 
 
 class Pipe(Generic[T]):
-    """Carries items to `sink` over a wire, first in, first out.
+    """Carries items to `sink` over a wire, first in, first out: who has a shorter delay waits for those before it.
 
     One callback of the event loop serves all that has arrived by then. `limit_bytes` bounds what waits at the sender
     because the wire is slow or the receiver does not read.
@@ -35,7 +35,6 @@ class Pipe(Generic[T]):
         "_armed",
         "_flight",
         "_instant",
-        "_last_arrival_s",
         "_limit_bytes",
         "_loop",
         "_rng",
@@ -55,7 +54,6 @@ class Pipe(Generic[T]):
         self._sink = sink
         self._limit_bytes = limit_bytes
         self._flight: deque[tuple[float, T, int]] = deque()
-        self._last_arrival_s = -math.inf
         self._wire_free_s = -math.inf
         self._armed = False
         self._severed = False
@@ -97,10 +95,6 @@ class Pipe(Generic[T]):
             arrival_s = sent_s + wire.delay_s
             if wire.jitter_s:
                 arrival_s += wire.jitter_s * self._rng.random()
-        if arrival_s < self._last_arrival_s:
-            arrival_s = self._last_arrival_s
-        else:
-            self._last_arrival_s = arrival_s
         self._flight.append((arrival_s, item, size_bytes))
         if not self._armed:
             self._arm()

@@ -91,7 +91,6 @@ class MemoryBroker:
         self.rng = rng
         self.running = True
         self.paused = False
-        self.boots = 1
         self.connections: dict[int, Connection] = {}
         self.stalled: list[Connection] = []  # Threads whose next step came due during a pause.
         self.slow_consumers = 0
@@ -132,7 +131,6 @@ class MemoryBroker:
     def crash(self) -> None:
         """Lose every connection and every subscription, and all that was buffered or half delivered."""
         self.running = False
-        self.boots += 1
         self.stalled.clear()
         for connection in list(self.connections.values()):
             connection.sever(f"broker {self.name!r} crashed")
@@ -151,7 +149,7 @@ class MemoryBroker:
         self.paused = False
         stalled, self.stalled = self.stalled, []
         for connection in stalled:
-            connection.go_on(self.boots)
+            connection.go_on()
         for connection in list(self.connections.values()):
             connection.up.read_on()
 
@@ -199,10 +197,8 @@ class Connection:
             self.broker.slow_consumers += 1
             self.sever(f"slow consumer: broker {self.broker.name!r} could buffer no more for {self.peer}")
 
-    def go_on(self, boot: int) -> None:
-        """The thread's next step, unless the server has crashed since it was planned."""
-        if boot != self.broker.boots:
-            return
+    def go_on(self) -> None:
+        """The thread's next step. After a crash of the server there is nobody left for it to deliver to."""
         if self.broker.paused:
             self.broker.stalled.append(self)
             return
@@ -211,7 +207,7 @@ class Connection:
         if cpu_s is None:
             self._thread = None
         else:
-            self._loop.call_later(cpu_s, self.go_on, boot)
+            self._loop.call_later(cpu_s, self.go_on)
 
     def _arrive(self, frame: Frame) -> None:
         if self._thread is not None:
@@ -227,7 +223,7 @@ class Connection:
         else:
             self._inbox.append(frame)
             self._thread = self._work()
-            self.go_on(self.broker.boots)
+            self.go_on()
 
     def _work(self) -> Iterator[float]:
         """The thread of this connection; it yields the seconds of work before its next step."""

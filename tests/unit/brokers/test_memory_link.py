@@ -201,3 +201,23 @@ async def test_a_break_of_a_connection_that_was_closed_before_is_nobodys_busines
     await asyncio.sleep(10)
     assert bench.states == []
     assert len(bench.dialled_s) == 1
+
+
+@in_virtual_time
+async def test_the_server_is_told_of_every_leaving() -> None:
+    bench = Bench(Wire(delay_s=0.5))
+    link = await bench.link()
+    await link.subscribe("a", lambda _: None)
+    await link.unsubscribe("a")
+    assert bench.broker.subscribers("a") == 0
+    cancelled = asyncio.create_task(link.subscribe("b", lambda _: None))
+    await asyncio.sleep(0.7)
+    assert bench.broker.subscribers("b") == 1
+    cancelled.cancel()
+    await asyncio.sleep(1)
+    assert bench.broker.subscribers("b") == 0
+    await link.subscribe("c", lambda _: None)
+    await link.close()
+    await asyncio.sleep(1)
+    assert bench.broker.subscribers("c") == 0
+    assert bench.broker.connections == {}

@@ -9,6 +9,7 @@ import pytest
 
 from nearcast.brokers.link import Link
 from nearcast.brokers.memory import MemoryBroker, ServerCosts, Wire, memory_connect
+from nearcast.brokers.memory_server import ClientEnd, Delivery, Frame, Op
 from nearcast.domain.errors import LinkDown
 from nearcast.sim.clock import SimClock
 from nearcast.sim.loop import in_virtual_time, run_virtual
@@ -101,20 +102,23 @@ async def test_publications_of_one_connection_never_overtake_each_other() -> Non
 
 
 @in_virtual_time
-async def test_who_leaves_between_match_and_delivery_gets_nothing() -> None:
+async def test_who_leaves_between_match_and_delivery_is_sent_nothing() -> None:
     broker = broker_with(ServerCosts(delivery_s=1.0))
-    near, far = await link_to(broker, "near"), await link_to(broker, "far")
-    got_near: list[bytes] = []
-    got_far: list[bytes] = []
-    await near.subscribe("a", got_near.append)
-    await far.subscribe("a", got_far.append)
+    near = await subscribers_of(broker, "a", 1)
+    sent_to_far: list[Delivery] = []
+    far = broker.accept("far", Wire(), random.Random(3), ClientEnd(sent_to_far.append, lambda _: None))
+    far.up.send(Frame(Op.SUB, "a", sid=7), 10)
     publisher = await link_to(broker, "publisher")
     publisher.publish("a", b"1")
     await asyncio.sleep(1.5)
-    assert got_near == [b"1"]
-    await far.unsubscribe("a")
+    assert near == [[b"1"]]
+    far.up.send(Frame(Op.UNSUB, sid=7), 10)
     await asyncio.sleep(5)
-    assert got_far == []
+    assert sent_to_far == []
+    far.up.send(Frame(Op.SUB, "a", sid=8), 10)
+    publisher.publish("a", b"2")
+    await asyncio.sleep(5)
+    assert sent_to_far == [(8, b"2")]
 
 
 @in_virtual_time

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from nearcast.sim.clock import WALL_AT_START_S, SimClock, Skew
-from nearcast.sim.loop import in_virtual_time
+from nearcast.sim.loop import VirtualLoop, in_virtual_time
 from nearcast.transport.clock import Clock
 
 
@@ -133,10 +133,20 @@ async def test_a_stopped_clock_never_fires_again() -> None:
 
 @in_virtual_time
 async def test_a_cancelled_sleep_leaves_no_timer() -> None:
-    clock = SimClock()
-    sleeping = asyncio.create_task(clock.sleep(5))
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    sleeping = asyncio.create_task(SimClock().sleep(5))
     await asyncio.sleep(1)
+    assert [handle.live for _, _, handle in loop._timers] == [True]
     sleeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sleeping
-    await asyncio.sleep(10)
+    assert [handle.live for _, _, handle in loop._timers] == [False]
+
+
+@in_virtual_time
+async def test_a_sleep_may_be_cancelled_at_the_very_moment_of_its_end() -> None:
+    sleeping = asyncio.create_task(SimClock().sleep(1))
+    asyncio.get_running_loop().call_later(1, sleeping.cancel)  # Set before the task has begun: it fires first.
+    await asyncio.wait([sleeping])
+    assert sleeping.cancelled()
