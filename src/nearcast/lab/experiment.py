@@ -1,0 +1,114 @@
+"""What an experiment is: a name, what it undertakes to measure, and a function from settings to an outcome."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from nearcast.domain.errors import ConfigError
+from nearcast.lab.claim import Claim, Expectation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Mode = Literal["live", "virtual", "flow"]
+Option = Literal["seeds", "faults"]
+
+Cell = str | int | float | bool | None
+Metric = Cell | Sequence["Metric"] | Mapping[str, "Metric"]
+
+# Draws onto an empty figure. The figure is an argument so that an experiment imports no drawing library.
+Draw = Callable[["Figure"], None]
+
+
+class Progress(Protocol):
+    """Told how far a run has come; must return at once."""
+
+    def __call__(self, done: int, total: int, doing: str) -> None: ...
+
+
+def silent(done: int, total: int, doing: str) -> None:
+    """The progress of a run that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How an experiment is to be run.
+
+    `seed` is the first seed; `seeds` how many from there on, or None for as many as the experiment takes by itself.
+    `quick` may shrink sizes, never change a rule. `jobs` is the number of processes; it must not change the outcome.
+    """
+
+    mode: Mode
+    seed: int = 0
+    seeds: int | None = None
+    quick: bool = False
+    faults: bool = False
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One CSV file: `rows` have as many cells as `columns`."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {number} has {len(row)} cells for {len(self.columns)} columns: {row!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run found. Tables and figures are named without a suffix, and are written as NAME.csv and NAME.png."""
+
+    claims: tuple[Claim, ...]
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    figures: Mapping[str, Draw] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment of one paper.
+
+    `measure` does the work; it is called through `run` only. The first of `modes` is the default. `options` are the
+    settings beyond mode, seed, quick and jobs that it takes; another one given is refused, not ignored.
+    """
+
+    name: str
+    paper: str
+    summary: str
+    expectations: tuple[Expectation, ...]
+    modes: tuple[Mode, ...]
+    measure: Callable[[RunSettings, Progress], Outcome]
+    options: tuple[Option, ...] = ()
+
+    def refusal(self, settings: RunSettings) -> str | None:
+        """Why it cannot be run with these settings, or None."""
+        if settings.mode not in self.modes:
+            return f"{self.name} has no mode {settings.mode!r}; it has {', '.join(self.modes)}"
+        if settings.seeds is not None and "seeds" not in self.options:
+            return f"{self.name} takes one seed, not a number of them: leave out --seeds"
+        if settings.faults and "faults" not in self.options:
+            return f"{self.name} has no faults to switch on: leave out --faults"
+        return None
+
+    def run(self, settings: RunSettings, progress: Progress = silent) -> Outcome:
+        """Measure. ConfigError for settings that `refusal` objects to.
+
+        A run need not measure every expectation (some need faults), but it may claim nothing that was not undertaken,
+        and no claim may hold otherwise than by its rule: ValueError, because then the experiment itself is wrong.
+        """
+        if reason := self.refusal(settings):
+            raise ConfigError(reason)
+        outcome = self.measure(settings, progress)
+        undertaken = {(one.id, one.statement): one for one in self.expectations}
+        for claim in outcome.claims:
+            expectation = undertaken.get((claim.id, claim.statement))
+            if expectation is None:
+                raise ValueError(f"{self.name} claims {claim.id} {claim.statement!r}, which it does not undertake")
+            if claim != expectation.judge(claim.measured):
+                raise ValueError(f"{self.name} does not judge {claim.id} {claim.statement!r} by its own rule: {claim}")
+        return outcome

@@ -1,0 +1,1 @@
+"""One module per experiment; `nearcast.lab.registry` lists them."""

@@ -1,0 +1,88 @@
+"""One function over many seeds on several processes: the only place in the lab that starts processes."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from nearcast.domain.errors import NearcastError
+from nearcast.lab.experiment import Progress, silent
+
+T = TypeVar("T")
+
+
+def map_seeds(
+    run_seed: Callable[[int], T],
+    seeds: Sequence[int],
+    jobs: int,
+    progress: Progress = silent,
+    doing: str = "seeds",
+) -> list[T]:
+    """`run_seed` of every seed, in the order of `seeds`, whatever the number of `jobs`.
+
+    With more than one job `run_seed` and its results are pickled: a function of a module, or a `functools.partial` of
+    one. The first exception ends the whole, is raised here as it is, and carries a note that names its seed. When this
+    process is interrupted, or `run_seed` fails, the workers are ended in the middle of what they do.
+    """
+    if jobs < 1:
+        raise ValueError(f"{jobs} jobs: at least one is needed")
+    progress(0, len(seeds), doing)
+    if min(jobs, len(seeds)) <= 1:
+        return _map_here(run_seed, seeds, progress, doing)
+
+    others = multiprocessing.active_children()
+    # spawn: a fork copies the threads' locks of whoever calls, and a forked event loop with them.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(jobs, len(seeds)), mp_context=context, initializer=_begin_worker)
+    try:
+        futures: dict[Future[T], int] = {pool.submit(run_seed, seed): seed for seed in seeds}
+        for done, future in enumerate(as_completed(futures), start=1):
+            _raise_with_seed(future, futures)
+            progress(done, len(seeds), doing)
+        return [future.result() for future in futures]
+    except BaseException:
+        for worker in multiprocessing.active_children():
+            if worker not in others:
+                worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def available_jobs() -> int:
+    """How many processes this one may keep busy at once."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _map_here(run_seed: Callable[[int], T], seeds: Sequence[int], progress: Progress, doing: str) -> list[T]:
+    results = []
+    for done, seed in enumerate(seeds, start=1):
+        try:
+            results.append(run_seed(seed))
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
+        progress(done, len(seeds), doing)
+    return results
+
+
+def _begin_worker() -> None:
+    # Ctrl-C reaches the workers too. Without this each of them prints a traceback of its own.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _raise_with_seed(future: Future[T], futures: dict[Future[T], int]) -> None:
+    error = future.exception()
+    if error is None:
+        return
+    if isinstance(error, BrokenProcessPool):
+        unfinished = [seed for other, seed in futures.items() if not other.done() or other.exception() is not None]
+        raise NearcastError(
+            f"a worker process died (killed, or out of memory?) while these seeds were under way or waiting: "
+            f"{', '.join(map(str, unfinished[:10]))}{' ...' if len(unfinished) > 10 else ''}; try fewer --jobs"
+        ) from error
+    error.add_note(f"seed {futures[future]}")
+    raise error

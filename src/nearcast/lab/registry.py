@@ -1,0 +1,19 @@
+"""Every experiment, by name. To add one: write its module in `nearcast.lab.experiments` and name it here."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from nearcast.domain.errors import ConfigError
+from nearcast.lab.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def find(name: str, experiments: Mapping[str, Experiment] = EXPERIMENTS) -> Experiment:
+    """The experiment of that name; ConfigError, with the nearest name, when there is none."""
+    try:
+        return experiments[name]
+    except KeyError:
+        near = get_close_matches(name, experiments, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`nearcast lab list` names them all"
+        raise ConfigError(f"no experiment {name!r}: {hint}") from None
