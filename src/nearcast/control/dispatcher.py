@@ -1,0 +1,219 @@
+"""All topics of one agent: the fence against old leaders, the agent's own lease, and the answer to strangers.
+
+Rule 9: without a lease of its own an agent answers `unsure`. Rule 10: a command of an older term is ignored. Rule 11: a
+topic that no route names belongs to the ring's owner; whoever asks elsewhere is sent there.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nearcast.control.forwarder import Forwarder
+from nearcast.control.instructions import Answer, Instruction, Reply
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Route, Strategy
+from nearcast.wire.control import (
+    Ack,
+    Alive,
+    Ask,
+    Bye,
+    Hello,
+    Launch,
+    Prepare,
+    Release,
+    Renew,
+    RingChange,
+    Tell,
+    ToAgent,
+    Unsure,
+    Welcome,
+)
+from nearcast.wire.envelope import Envelope
+
+Said = tuple[str, Instruction]
+"""An instruction, and the topic it is about ("" for none)."""
+
+
+class Dispatcher:
+    __slots__ = (
+        "_asked_s",
+        "broker",
+        "forwarders",
+        "incarnation",
+        "lease_until_s",
+        "ring",
+        "rules",
+        "term",
+        "timing",
+    )
+
+    def __init__(self, broker: str, incarnation: int, ring: Ring, timing: Timing, rules: Rules = ALL_ON) -> None:
+        self.broker = broker
+        self.incarnation = incarnation
+        self.ring = ring
+        self.timing = timing
+        self.rules = rules
+        self.term = 0
+        self.lease_until_s = -math.inf
+        self.forwarders: dict[str, Forwarder] = {}
+        self._asked_s = -math.inf
+
+    def sure(self, now: float) -> bool:
+        return now < self.lease_until_s or not self.rules.agent_leases
+
+    # Messages
+
+    def message(self, message: ToAgent, now: float) -> list[Said]:
+        match message:
+            case Hello():
+                return self._hello(message, now)
+            case Bye():
+                if message.topic in self.forwarders:
+                    self.forwarders[message.topic].bye(message)
+                return []
+            case Ask() | Launch():
+                forwarder = self.forwarders.get(message.topic)
+                if forwarder is None:
+                    return []
+                out = forwarder.ask(message, now) if isinstance(message, Ask) else forwarder.launch(message)
+                return _about(message.topic, out)
+            case Renew():
+                return self._renewed(message)
+            case _:
+                return self._command(message, now)
+
+    def _hello(self, message: Hello, now: float) -> list[Said]:
+        topic = message.topic
+        forwarder = self.forwarders.get(topic)
+        owner = self.ring.owner(topic)
+        if not self.sure(now) or (forwarder is None and message.epoch > 0):
+            return [(topic, Reply(message.client, Unsure(topic, message.asked_s)))]
+        if forwarder is not None and (message.attached or self.broker in forwarder.members):
+            answers = forwarder.hello(message, now)
+        elif forwarder is not None:
+            answers = [Reply(message.client, forwarder.welcome(message.asked_s))]
+        else:
+            implied = Route(0, Strategy.SINGLE, (owner,))
+            if owner == self.broker:
+                self.forwarders[topic] = forwarder = Forwarder(
+                    topic, self.broker, self.incarnation, implied, timing=self.timing, rules=self.rules
+                )
+                answers = forwarder.hello(message, now)
+            else:
+                welcome = Welcome(
+                    topic, implied, (owner,), 0, (), self.timing.lease_s, message.asked_s, self.ring.version, ()
+                )
+                answers = [Reply(message.client, welcome)]
+        return [(topic, self._with_ring(answer, message.ring_version)) for answer in answers]
+
+    def _with_ring(self, answer: Instruction, their_version: int) -> Instruction:
+        """Rule 11: hello carries the ring's version; who has an older ring is given the present one."""
+        if (
+            their_version >= self.ring.version
+            or not isinstance(answer, Reply)
+            or not isinstance(answer.message, Welcome)
+        ):
+            return answer
+        w = answer.message
+        newer = Welcome(
+            w.topic,
+            w.route,
+            w.sources,
+            w.floor,
+            w.lost,
+            w.lease_s,
+            w.asked_s,
+            self.ring.version,
+            self.ring.brokers,
+            w.home,
+        )
+        return Reply(answer.client, newer)
+
+    def _renewed(self, message: Renew) -> list[Said]:
+        if message.term < self.term and self.rules.terms:
+            return []
+        self.term = max(self.term, message.term)
+        self.lease_until_s = max(self.lease_until_s, message.asked_s + message.lease_s)
+        if message.ring_version > self.ring.version:
+            self.ring = Ring(message.ring, message.ring_version)
+        return []
+
+    def _command(self, command: Prepare | Tell | Release | RingChange, now: float) -> list[Said]:
+        if command.term < self.term and self.rules.terms:
+            return []  # rule 10: a leader that has been replaced
+        self.term = max(self.term, command.term)
+        if isinstance(command, RingChange):
+            if command.version > self.ring.version:
+                self.ring = Ring(command.brokers, command.version)
+            return []
+        topic = command.topic
+        forwarder = self.forwarders.get(topic)
+        match command:
+            case Prepare():
+                fresh = forwarder is None
+                if forwarder is None:
+                    first = command.routes[0]
+                    forwarder = Forwarder(
+                        topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules
+                    )
+                    self.forwarders[topic] = forwarder
+                return _about(topic, forwarder.prepare(command, now, fresh=fresh))
+            case Tell() if forwarder is not None:
+                return _about(topic, forwarder.tell(command, now))
+            case Release():
+                return self._release(command, forwarder)
+            case _:
+                return []  # told of a topic we never prepared: the coordinator prepares us again when we are back
+
+    def _release(self, command: Release, forwarder: Forwarder | None) -> list[Said]:
+        topic = command.topic
+        if forwarder is None:
+            ack = Ack(topic, self.broker, self.incarnation, command.term, "release", command.floor)
+            return [(topic, Answer(ack))]
+        out = _about(topic, forwarder.release(command))
+        if self.broker not in forwarder.members and self.ring.owner(topic) != self.broker:
+            del self.forwarders[topic]
+        return out
+
+    # The topic, connections, time
+
+    def frame(self, topic: str, envelope: Envelope, now: float) -> list[Said]:
+        forwarder = self.forwarders.get(topic)
+        return _about(topic, forwarder.frame(envelope, now)) if forwarder is not None else []
+
+    def subscribed(self, topic: str, now: float) -> list[Said]:
+        forwarder = self.forwarders.get(topic)
+        return _about(topic, forwarder.subscribed(now)) if forwarder is not None else []
+
+    def peer_lost(self, target: str) -> None:
+        for forwarder in self.forwarders.values():
+            forwarder.peer_lost(target)
+
+    def peer_restored(self, target: str) -> list[Said]:
+        return [said for topic, each in self.forwarders.items() for said in _about(topic, each.peer_restored(target))]
+
+    def own_restored(self) -> list[Said]:
+        return [said for topic, each in self.forwarders.items() for said in _about(topic, each.own_restored())]
+
+    def wake_s(self) -> float:
+        own_s = self._asked_s + self.timing.lease_s / 5
+        return min(own_s, min((each.wake_s() for each in self.forwarders.values()), default=math.inf))
+
+    def tick(self, now: float, *, broker_up: bool = True) -> list[Said]:
+        """`broker_up` False: an agent cut off from its own broker lets its lease run out."""
+        out: list[Said] = []
+        if now >= self._asked_s + self.timing.lease_s / 5:
+            self._asked_s = now
+            if broker_up:
+                topics = tuple(topic for topic, each in self.forwarders.items() if each.clients.entries)
+                out.append(("", Answer(Alive(self.broker, self.incarnation, now, self.ring.version, topics))))
+        for topic, forwarder in self.forwarders.items():
+            if now >= forwarder.wake_s():
+                out += _about(topic, forwarder.tick(now))
+        return out
+
+
+def _about(topic: str, instructions: list[Instruction]) -> list[Said]:
+    return [(topic, instruction) for instruction in instructions]

@@ -1,0 +1,376 @@
+"""One topic at one agent: what it forwards where, whom it has told what, and when its broker is quiet.
+
+While a topic moves, every agent of its old, new and draining brokers listens on its own broker and carries each message
+to the brokers that the subscribers of any live route need it on. It forwards only where the message has not been
+(rule 5), over paths that are sessions with counters (rule 4), and goes on until its broker has been quiet for 2L
+(rule 7).
+"""
+
+from __future__ import annotations
+
+import math
+
+from nearcast.control.instructions import Answer, Attach, Detach, Instruction, Reply, Say, Send
+from nearcast.control.paths import Outbound
+from nearcast.control.register import Register
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.route import Route, Strategy, brokers_of
+from nearcast.wire.control import (
+    Ack,
+    Ask,
+    Beat,
+    Broken,
+    Bye,
+    Generation,
+    Gone,
+    Hello,
+    Launch,
+    Marker,
+    OnTopic,
+    Prepare,
+    Quiet,
+    Release,
+    Switch,
+    Tell,
+    Welcome,
+)
+from nearcast.wire.envelope import CONTROL, END, HEARTBEAT, Envelope, notice
+
+
+class Forwarder:
+    __slots__ = (
+        "_beat_s",
+        "_ended",
+        "_generation",
+        "_launch_s",
+        "_lazy_switch",
+        "_pending",
+        "_quiet_s",
+        "_resumed",
+        "_sessions",
+        "_stale_s",
+        "attached",
+        "broker",
+        "clients",
+        "forwarded_count",
+        "incarnation",
+        "lost",
+        "paths",
+        "routes",
+        "rules",
+        "timing",
+        "told",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, broker: str, incarnation: int, first: Route, *, timing: Timing, rules: Rules = ALL_ON
+    ) -> None:
+        self.topic = topic
+        self.broker = broker
+        self.incarnation = incarnation
+        self.timing = timing
+        self.rules = rules
+        self.routes: dict[int, Route] = {first.epoch: first}
+        self.told = first.epoch
+        self.lost: tuple[str, ...] = ()
+        self.attached: bool | None = False  # None: asked for, not yet confirmed
+        self.paths: dict[str, Outbound] = {}
+        self.clients = Register()
+        self.forwarded_count = 0
+        self._sessions = 0
+        self._ended: dict[int, int] = {}  # publisher -> END seen directly at our broker while the topic moves
+        self._pending: list[Prepare | Tell] = []  # commands that wait for our own subscription
+        self._resumed = False
+        self._lazy_switch = False
+        self._generation = 0
+        self._launch_s = math.inf
+        self._beat_s = math.inf
+        self._stale_s = -math.inf
+        self._quiet_s = -math.inf  # when quiet was last said; said again until it is released
+
+    # What follows from the routes
+
+    @property
+    def newest(self) -> int:
+        return max(self.routes)
+
+    @property
+    def floor(self) -> int:
+        return min(self.routes)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Every broker of a live route."""
+        return brokers_of(self.routes.values())
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The brokers whose agents forward for the routes that clients may know."""
+        told = [route for epoch, route in self.routes.items() if epoch <= self.told]
+        return tuple(broker for broker in brokers_of(told) if broker not in self.lost)
+
+    @property
+    def forwards(self) -> bool:
+        return len(self.routes) > 1 or any(route.forwards for route in self.routes.values())
+
+    @property
+    def _taps(self) -> bool:
+        return self.broker in self.members and self.forwards
+
+    # The coordinator's commands
+
+    def prepare(self, command: Prepare, now: float, *, fresh: bool) -> list[Instruction]:
+        """Rule 1: subscribed and confirmed before it is acknowledged. `fresh`: this agent knew nothing of the topic."""
+        told_before = [route for route in command.routes if route.epoch <= command.told]
+        if fresh and (len(told_before) > 1 or any(route.forwards for route in told_before)):
+            self._resumed = self.broker in brokers_of(told_before)
+        self.routes = {route.epoch: route for route in command.routes}
+        self.told = max(self.told, command.told) if not fresh else command.told
+        self.lost = command.lost
+        out: list[Instruction] = []
+        if self._taps:
+            self._open_paths(now)
+            if self.attached is False:
+                self.attached = None
+                out.append(Attach(self.broker))
+                if not self.rules.confirm:
+                    self.attached = True
+        if self._taps and self.attached is None:
+            self._pending.append(command)
+            return out
+        return [*out, self._ack(command.term, "prepare", command.epoch)]
+
+    def subscribed(self, now: float) -> list[Instruction]:
+        """Our subscription at our own broker is confirmed (rule 2): commands that waited for it are done now."""
+        if self.attached is not None:
+            return []
+        self.attached = True
+        out: list[Instruction] = []
+        if self._resumed:
+            self._resumed = False
+            out += self._break_all()
+        pending, self._pending = self._pending, []
+        for command in pending:
+            if isinstance(command, Prepare):
+                out.append(self._ack(command.term, "prepare", command.epoch))
+            else:
+                out += self.tell(command, now)
+        return out
+
+    def tell(self, command: Tell, now: float) -> list[Instruction]:
+        if self._taps and self.attached is None:
+            self._pending.append(command)
+            return []
+        news = command.epoch > self.told or command.lost != self.lost
+        self.lost = command.lost
+        if command.epoch > self.told:
+            self.told = command.epoch
+            self._stale_s = now
+        out: list[Instruction] = []
+        if news and self.broker in self.members:
+            if command.eager:
+                out.append(self._on_topic(self._switch()))
+            else:
+                self._lazy_switch = True
+        if command.eager:
+            unknowing = [entry.client for entry in self.clients.below(self.told) if entry.publisher]
+            out += [Reply(client, self.welcome(-math.inf)) for client in unknowing]
+        return [*out, self._ack(command.term, "tell", command.epoch)]
+
+    def release(self, command: Release) -> list[Instruction]:
+        """Nobody uses an epoch below the floor any more: stop forwarding for them."""
+        self.routes = {epoch: route for epoch, route in self.routes.items() if epoch >= command.floor}
+        out: list[Instruction] = []
+        members = self.members
+        for target in [target for target in self.paths if target not in members or not self.forwards]:
+            del self.paths[target]
+        if self.broker in members:
+            out.append(self._on_topic(self._switch()))
+        if not self._taps and self.attached is not False:
+            self.attached = False
+            self._beat_s = math.inf
+            out.append(Detach(self.broker))
+        if len(self.routes) == 1:
+            self._ended.clear()
+        return [*out, self._ack(command.term, "release", command.floor)]
+
+    # Clients
+
+    def hello(self, message: Hello, now: float) -> list[Instruction]:
+        self.clients.renew(message.client, message.publisher, message.epoch, now + self.timing.lease_s)
+        return [Reply(message.client, self.welcome(message.asked_s))]
+
+    def bye(self, message: Bye) -> None:
+        self.clients.leave(message.client, message.publisher)
+
+    def welcome(self, asked_s: float) -> Welcome:
+        route = self.routes.get(self.told) or self.routes[self.floor]
+        return Welcome(self.topic, route, self.sources, self.floor, self.lost, self.timing.lease_s, asked_s, 0, ())
+
+    def ask(self, message: Ask, now: float) -> list[Instruction]:
+        """Markers asked for within `merge_s` share a generation; one already launched may have passed the asker by."""
+        if self._launch_s == math.inf:
+            self._generation += 1
+            self._launch_s = now + self.timing.merge_s
+        answer = Generation(self.topic, self.told, self.broker, self.incarnation, self._generation, self.sources)
+        return [Reply(message.client, answer)]
+
+    def launch(self, message: Launch) -> list[Instruction]:
+        ended = tuple(sorted(self._ended.items()))
+        marker = Marker(self.topic, message.origin, message.incarnation, message.generation, self.broker, ended)
+        return [self._on_topic(marker)]
+
+    # What comes in on the topic at our own broker
+
+    def frame(self, envelope: Envelope, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        if envelope.trail is None and not envelope.flags & CONTROL:
+            if envelope.flags & END:
+                self._ended[envelope.publisher] = envelope.seq
+            if envelope.epoch < self.told:
+                out += self._correct(envelope, now)
+            if self._lazy_switch:
+                self._lazy_switch = False
+                out.append(self._on_topic(self._switch()))
+        targets, visited = self._where(envelope)
+        if not targets:
+            return out
+        everywhere = (*visited, *targets)
+        for target in targets:
+            path = self.paths.get(target)
+            if path is None:
+                continue
+            framed = path.frame(envelope, self.newest, everywhere)
+            self.forwarded_count += 1
+            if path.up:
+                out.append(Send(target, framed))
+        self._beat_s = now + self.timing.beat_s
+        return out
+
+    def _where(self, envelope: Envelope) -> tuple[list[str], tuple[str, ...]]:
+        """Rule 5: the brokers this message must still reach, and those it has been to."""
+        trail = envelope.trail
+        if not self.rules.visited:
+            return [broker for broker in self.members if broker != self.broker], (trail.visited if trail else ())
+        if trail is not None:
+            if trail.known_epoch >= self.newest:
+                return [], ()
+            visited = trail.visited
+            routes = [self.routes[epoch] for epoch in sorted(self.routes) if epoch > trail.known_epoch]
+        else:
+            if isinstance(envelope.notice, Switch | Beat):
+                return [], ()
+            sent_by = self.routes.get(envelope.epoch)
+            several = sent_by is not None and sent_by.strategy is Strategy.ALL_PUBLISHERS
+            visited = sent_by.brokers if sent_by and several and not envelope.flags & CONTROL else (self.broker,)
+            routes = [self.routes[epoch] for epoch in sorted(self.routes)]
+        if envelope.flags & (CONTROL | END | HEARTBEAT):
+            return [broker for broker in brokers_of(routes) if broker not in visited], visited
+        targets: list[str] = []
+        for route in sorted(routes, key=lambda each: each.strategy is Strategy.ALL_SUBSCRIBERS):
+            targets += route.missing((*visited, *targets), envelope.publisher)
+        return targets, visited
+
+    def _correct(self, envelope: Envelope, now: float) -> list[Instruction]:
+        """A publisher that does not know the route yet: it is told, and our broker is not quiet."""
+        self._stale_s = now
+        for entry in self.clients.below(self.told):
+            if entry.publisher == envelope.publisher:
+                entry.epoch = self.told  # told once; its next hello says what it has taken
+                return [Reply(entry.client, self.welcome(-math.inf))]
+        return []
+
+    # Connections
+
+    def confirmed(self, target: str, count: int) -> None:
+        path = self.paths.get(target)
+        if path is not None:
+            path.confirmed(count)
+
+    def peer_lost(self, target: str) -> None:
+        path = self.paths.get(target)
+        if path is not None:
+            path.up = False
+
+    def peer_restored(self, target: str) -> list[Instruction]:
+        """Rule 4: what the broken connection may have swallowed is sent again, or the session is over and it is said."""
+        path = self.paths.get(target)
+        if path is None:
+            return []
+        path.up = True
+        if path.whole:
+            return [Send(target, framed) for framed in path.unconfirmed]
+        return self._break(target)
+
+    def own_restored(self) -> list[Instruction]:
+        """Our own broker was away: what was published there meanwhile was not forwarded."""
+        return self._break_all() if self.attached else []
+
+    # Time
+
+    def wake_s(self) -> float:
+        wake_s = min(self._launch_s, self.clients.next_s(), self._beat_s)
+        if self._waits_for_quiet():
+            wake_s = min(wake_s, max(self._stale_s + self.timing.quiet_s, self._quiet_s + self.timing.renew_s))
+        return wake_s
+
+    def tick(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        gone = [entry.publisher for entry in self.clients.expire(now) if entry.publisher]
+        if self.broker in self.members:
+            out += [self._on_topic(Gone(self.topic, publisher)) for publisher in gone]
+        if now >= self._launch_s:
+            self._launch_s = math.inf
+            launch = Launch(self.topic, self.broker, self.incarnation, self._generation)
+            out += self.launch(launch) if self.broker in self.sources else []
+            out += [Say(source, launch) for source in self.sources if source != self.broker]
+        if now >= self._beat_s:
+            self._beat_s = now + self.timing.beat_s
+            for target in self.paths:
+                out += self._over(target, notice(Beat(self.topic), self.newest))
+        said_s = self._quiet_s + self.timing.renew_s
+        if self._waits_for_quiet() and now >= max(self._stale_s + self.timing.quiet_s, said_s):
+            self._quiet_s = now
+            out.append(Answer(Quiet(self.topic, self.broker, self.told)))
+        return out
+
+    def _waits_for_quiet(self) -> bool:
+        return self.floor < self.told == self.newest and not self.clients.below(self.told)
+
+    # Small things
+
+    def _open_paths(self, now: float) -> None:
+        for target in self.members:
+            if target != self.broker and target not in self.paths:
+                self._sessions += 1
+                self.paths[target] = Outbound(self.broker, self.incarnation * 1_000_000 + self._sessions)
+        self._beat_s = min(self._beat_s, now + self.timing.beat_s)
+
+    def _break_all(self) -> list[Instruction]:
+        return [instruction for target in self.paths for instruction in self._break(target)]
+
+    def _break(self, target: str) -> list[Instruction]:
+        """A new session: its first frame says that the one before may have been cut short."""
+        self._sessions += 1
+        up = self.paths[target].up
+        self.paths[target] = path = Outbound(self.broker, self.incarnation * 1_000_000 + self._sessions)
+        path.up = up
+        return self._over(target, notice(Broken(self.topic, self.broker), self.newest))
+
+    def _over(self, target: str, envelope: Envelope) -> list[Instruction]:
+        path = self.paths[target]
+        framed = path.frame(envelope, self.newest, (self.broker, target))
+        return [Send(target, framed)] if path.up else []
+
+    def _on_topic(self, message: OnTopic) -> Send:
+        """At our own broker; where we listen there, our own subscription brings it back to us and so over every path."""
+        return Send(self.broker, notice(message, self.newest))
+
+    def _switch(self) -> Switch:
+        route = self.routes.get(self.told) or self.routes[self.floor]
+        return Switch(self.topic, route, self.sources, self.floor, self.lost)
+
+    def _ack(self, term: int, of: str, epoch: int) -> Answer:
+        return Answer(Ack(self.topic, self.broker, self.incarnation, term, of, epoch))

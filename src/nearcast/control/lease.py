@@ -1,0 +1,105 @@
+"""A client's route for one topic, and for how long it may be used (rules 7 and 9)."""
+
+from __future__ import annotations
+
+import math
+
+from nearcast.control.rules import Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Route
+from nearcast.wire.control import Welcome
+
+
+class Lease:
+    """Confirmed by a `Welcome` to a question of at most L ago, counted from when the question was sent.
+
+    Questions go to the brokers in use first, then to the ring's owner, then to anybody. When every agent that answers
+    is unsure, the control plane is away and nothing can move: the route is kept.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_unsure",
+        "asked_s",
+        "confirmed_s",
+        "floor",
+        "home",
+        "lost",
+        "ring",
+        "route",
+        "rules",
+        "sources",
+        "timing",
+        "topic",
+    )
+
+    def __init__(self, topic: str, ring: Ring, timing: Timing, rules: Rules) -> None:
+        self.topic = topic
+        self.ring = ring
+        self.timing = timing
+        self.rules = rules
+        self.route: Route | None = None
+        self.home: str | None = None
+        self.sources: tuple[str, ...] = ()
+        self.floor = 0
+        self.lost: tuple[str, ...] = ()
+        self.confirmed_s = -math.inf
+        self.asked_s = -math.inf
+        self._asked = 0  # questions since the last confirmation
+        self._unsure = 0  # how many of them were answered `unsure`
+
+    @property
+    def epoch(self) -> int:
+        return self.route.epoch if self.route else 0
+
+    @property
+    def unsure(self) -> bool:
+        """Every candidate was asked, some answered, and none knew."""
+        return self._unsure > 0 and self._asked >= len(self.candidates(()))
+
+    def usable(self, now: float) -> bool:
+        if self.route is None:
+            return False
+        if not self.rules.leases:
+            return True
+        return self.unsure or now < self.confirmed_s + self.timing.lease_s
+
+    def candidates(self, in_use: tuple[str, ...]) -> tuple[str, ...]:
+        order = dict.fromkeys((*in_use, self.ring.owner(self.topic), *self.ring.brokers))
+        return tuple(order)
+
+    def due_s(self) -> float:
+        """When to ask next."""
+        if self.asked_s > self.confirmed_s:
+            return self.asked_s + self.timing.retry_s
+        return self.confirmed_s + self.timing.renew_s
+
+    def ask(self, in_use: tuple[str, ...], now: float) -> str:
+        """The broker whose agent to ask now."""
+        candidates = self.candidates(in_use)
+        broker = candidates[self._asked % len(candidates)]
+        self._asked += 1
+        self.asked_s = now
+        return broker
+
+    def refused(self) -> None:
+        """An agent answered `unsure`."""
+        self._unsure += 1
+        self.asked_s = -math.inf if self._asked < len(self.candidates(())) else self.asked_s
+
+    def welcome(self, message: Welcome) -> bool:
+        """Takes the agent's word; True when the route or the home changed. An older epoch changes nothing (rule 10)."""
+        if message.ring_version > self.ring.version:
+            self.ring = Ring(message.ring, message.ring_version)
+        if self.route is not None and message.route.epoch < self.route.epoch:
+            return False
+        if message.asked_s > self.confirmed_s:
+            self.confirmed_s = message.asked_s
+            self._asked = self._unsure = 0
+        self.floor = max(self.floor, message.floor)
+        self.lost = message.lost
+        self.sources = message.sources
+        changed = message.route != self.route or message.home != self.home
+        self.route, self.home = message.route, message.home
+        return changed

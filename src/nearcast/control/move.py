@@ -1,0 +1,218 @@
+"""The move of one topic, as its coordinator sees it.
+
+    Preparing --all acknowledged--> Told --all acknowledged--> Draining --all quiet--> Done
+
+Rule 1: nobody is told before everybody is prepared. Rule 10: forward only; each phase is written before it is acted
+on, so that the next leader finds where to go on, and to cancel is a further move, back, with a new epoch. While the
+old brokers drain, the next move may begin: its transition takes their agents in.
+
+An agent whose lease ran out is not waited for. Its broker is `lost` to the topic: subscribers are told so, until the
+agent is back, has caught up, and its own clients have had a lease's time to hear of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from nearcast.control.instructions import Command, Instruction
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.errors import MoveRefused
+from nearcast.domain.record import Phase, TopicRecord
+from nearcast.domain.route import Strategy, brokers_of, route
+from nearcast.wire.control import Ack, Prepare, Quiet, Release, Tell
+
+
+class Save(Instruction, frozen=True):
+    """Write this record by compare-and-set; then call `saved`."""
+
+    record: TopicRecord
+
+
+class Move:
+    __slots__ = (
+        "_back_s",
+        "_catching_up",
+        "_quiet",
+        "_saving",
+        "_sent_s",
+        "_waiting",
+        "directory",
+        "record",
+        "rules",
+        "timing",
+    )
+
+    def __init__(self, record: TopicRecord, directory: str, timing: Timing, rules: Rules = ALL_ON) -> None:
+        """`directory`: the ring's owner of the topic, whose agent answers those who know nothing."""
+        self.record = record
+        self.directory = directory
+        self.timing = timing
+        self.rules = rules
+        self._saving = False
+        self._sent_s = -math.inf
+        self._waiting: dict[str, None] = {}
+        self._quiet: dict[str, None] = {}
+        self._catching_up: dict[str, None] = {}
+        self._back_s: dict[str, float] = {}  # a lost broker's agent is back since
+
+    @property
+    def draining(self) -> bool:
+        return self.record.phase is Phase.TOLD and not self._waiting and not self._saving
+
+    @property
+    def finished(self) -> bool:
+        return self.record.phase is Phase.DONE and not self._waiting and not self._saving
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        return tuple(sorted({*brokers_of(self.record.routes), *self.record.leaving, self.directory}))
+
+    # Orders
+
+    def begin(self, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> list[Instruction]:
+        """Starts the next transition. One unfinished transition per topic: the one before must at least be draining."""
+        if not (self.draining or self.finished):
+            raise MoveRefused(
+                f"topic {self.record.topic!r} is still being moved to epoch {self.record.newest.epoch}"
+                f" ({self.record.phase}); wait until it is draining"
+            )
+        target = route(self.record.newest.epoch + 1, strategy, brokers)
+        lost = [broker for broker in target.brokers if broker in self.record.lost]
+        if lost:
+            raise MoveRefused(f"topic {self.record.topic!r} cannot move to {lost[0]!r}: its agent does not answer")
+        routes = (*self.record.routes, target)
+        leaving = tuple(broker for broker in self.record.leaving if broker in self.record.lost)
+        return self._save(replace(self.record, phase=Phase.PREPARING, routes=routes, leaving=leaving, eager=eager))
+
+    def resume(self, term: int) -> list[Instruction]:
+        """A new leader goes on where the one before stopped."""
+        return self._save(replace(self.record, term=term))
+
+    def saved(self, now: float) -> list[Instruction]:
+        """The record is durable: act on it."""
+        self._saving = False
+        self._quiet.clear()
+        self._waiting = {broker: None for broker in self.participants if broker not in self.record.lost}
+        out = self._command_waiting(now)
+        if self.record.phase is Phase.PREPARING and not self.rules.prepare_first:
+            return out + self._advance(force=True)
+        return out + self._advance()
+
+    # What agents say
+
+    def ack(self, message: Ack, now: float) -> list[Instruction]:
+        if message.of == "prepare" and message.broker in self._catching_up:
+            return self._caught_up(message.broker, now)
+        expected = {Phase.PREPARING: "prepare", Phase.TOLD: "tell", Phase.DONE: "release"}[self.record.phase]
+        if message.of != expected or message.epoch != self.record.newest.epoch or self._saving:
+            return []
+        self._waiting.pop(message.broker, None)
+        return self._advance()
+
+    def quiet(self, message: Quiet) -> list[Instruction]:
+        if message.epoch == self.record.newest.epoch and self.record.phase is Phase.TOLD:
+            self._quiet[message.broker] = None
+        return self._advance()
+
+    def agent_lost(self, broker: str) -> list[Instruction]:
+        """The agent's lease is out: go on without it, and say so."""
+        if broker not in self.participants:
+            return []
+        self._catching_up.pop(broker, None)
+        self._back_s.pop(broker, None)
+        self._waiting.pop(broker, None)
+        out: list[Instruction] = []
+        if broker not in self.record.lost:
+            self.record = replace(self.record, lost=tuple(sorted((*self.record.lost, broker))))
+            out += self._announce_lost()
+        preparing = self.record.phase is Phase.PREPARING and not self._saving
+        if preparing and broker in self.record.newest.brokers and broker not in self.record.current.brokers:
+            return out + self._cancel()
+        return out + self._advance()
+
+    def agent_back(self, broker: str) -> list[Instruction]:
+        """It starts from nothing, or has slept: it is prepared again and told what it missed."""
+        if broker not in self.participants or self._saving:
+            return []
+        self._catching_up[broker] = None
+        return [self._prepare(broker)]
+
+    # Time
+
+    def wake_s(self) -> float:
+        back_s = min(self._back_s.values(), default=math.inf) + self.timing.lease_s
+        return min(back_s, self._sent_s + self.timing.retry_s) if self._waiting else back_s
+
+    def tick(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        if self._waiting and not self._saving and now >= self._sent_s + self.timing.retry_s:
+            out += self._command_waiting(now)
+        for broker, back_s in list(self._back_s.items()):
+            if now >= back_s + self.timing.lease_s:
+                del self._back_s[broker]
+                self.record = replace(self.record, lost=tuple(b for b in self.record.lost if b != broker))
+                out += self._announce_lost()
+        return out
+
+    # Steps
+
+    def _command_waiting(self, now: float) -> list[Instruction]:
+        """A command or its acknowledgement may be lost with a connection: said again until it is acknowledged."""
+        self._sent_s = now
+        commands = {Phase.PREPARING: self._prepare, Phase.TOLD: self._tell, Phase.DONE: self._release}
+        return [commands[self.record.phase](broker) for broker in self._waiting]
+
+    def _advance(self, *, force: bool = False) -> list[Instruction]:
+        if self._saving or (self._waiting and not force):
+            return []
+        record = self.record
+        if record.phase is Phase.PREPARING:
+            return self._save(replace(record, phase=Phase.TOLD, told=record.newest.epoch))
+        if record.phase is Phase.TOLD and self._all_quiet():
+            leaving = tuple(b for b in self.participants if b not in record.newest.brokers)
+            return self._save(replace(record, phase=Phase.DONE, routes=(record.newest,), leaving=leaving))
+        return []
+
+    def _all_quiet(self) -> bool:
+        members = brokers_of(self.record.routes)
+        return all(broker in self._quiet or broker in self.record.lost for broker in members)
+
+    def _save(self, record: TopicRecord) -> list[Instruction]:
+        self.record = record
+        self._saving = True
+        return [Save(record)]
+
+    def _cancel(self) -> list[Instruction]:
+        """Rule 10: back is forward too. The route that clients know becomes the newest, under a new epoch."""
+        record = self.record
+        back = route(record.newest.epoch + 1, record.current.strategy, record.current.brokers)
+        return self._save(replace(record, routes=(*record.routes, back)))
+
+    def _announce_lost(self) -> list[Instruction]:
+        if self.record.phase is Phase.PREPARING or self._saving:
+            return []
+        return [self._tell(broker) for broker in self.participants if broker not in self.record.lost]
+
+    def _caught_up(self, broker: str, now: float) -> list[Instruction]:
+        del self._catching_up[broker]
+        out: list[Instruction] = []
+        if self.record.phase is not Phase.PREPARING:
+            out.append(self._tell(broker))
+        if self.record.phase is Phase.DONE:
+            out.append(self._release(broker))
+        if broker in self.record.lost:
+            self._back_s[broker] = now
+        return out
+
+    def _prepare(self, broker: str) -> Command:
+        r = self.record
+        return Command(broker, Prepare(r.topic, r.term, r.newest.epoch, r.routes, r.told, r.lost))
+
+    def _tell(self, broker: str) -> Command:
+        r = self.record
+        return Command(broker, Tell(r.topic, r.term, r.newest.epoch, r.lost, r.eager))
+
+    def _release(self, broker: str) -> Command:
+        return Command(broker, Release(self.record.topic, self.record.term, self.record.newest.epoch))

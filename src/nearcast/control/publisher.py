@@ -1,0 +1,203 @@
+"""One publisher of one topic: sequence numbers, legs, high-water marks, and a route that is a lease.
+
+A **leg** is a run of messages sent to the same brokers. Within a leg order is the connection's; between legs it is
+kept by `END(last)` on the old one and by `first`, which every message of the new one carries (rule 6). What a broker
+has not confirmed is kept, bounded, and sent again when its connection breaks.
+
+Not promised: that a message reached anybody when `publish` returned; that a message survives this process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from nearcast.control.instructions import Instruction, Say, Send
+from nearcast.control.lease import Lease
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.ring import Ring
+from nearcast.wire.control import Bye, Hello, Unsure, Welcome
+from nearcast.wire.envelope import END, HEARTBEAT, Envelope
+
+MOST_UNCONFIRMED = 4096
+
+
+class Publisher:
+    __slots__ = (
+        "_announce_s",
+        "_announced",
+        "_confirmed",
+        "_down",
+        "_sent_s",
+        "_step_s",
+        "client",
+        "first",
+        "id",
+        "lease",
+        "rules",
+        "seq",
+        "targets",
+        "timing",
+        "topic",
+        "unconfirmed",
+    )
+
+    def __init__(
+        self, topic: str, publisher_id: int, client: str, ring: Ring, *, timing: Timing, rules: Rules = ALL_ON
+    ) -> None:
+        self.topic = topic
+        self.id = publisher_id
+        self.client = client
+        self.timing = timing
+        self.rules = rules
+        self.lease = Lease(topic, ring, timing, rules)
+        self.seq = 0
+        self.first = 1
+        self.targets: tuple[str, ...] = ()
+        self.unconfirmed: deque[Envelope] = deque()
+        self._confirmed: dict[str, int] = {}  # broker -> last sequence number it has surely handled
+        self._down: dict[str, None] = {}
+        self._announced = 0
+        self._announce_s = math.inf
+        self._sent_s = -math.inf
+        self._step_s = timing.idle_s
+
+    # Publishing
+
+    def can_publish(self, now: float) -> bool:
+        """False while the route's lease is out (rule 7) or too much is unconfirmed."""
+        return len(self.unconfirmed) < MOST_UNCONFIRMED and self.lease.usable(now)
+
+    def publish(self, payload: bytes, now: float, sent_ns: int) -> list[Instruction]:
+        """Call only when `can_publish`."""
+        self.seq += 1
+        envelope = Envelope(0, self.id, self.seq, self.lease.epoch, self.first, sent_ns, payload)
+        self.unconfirmed.append(envelope)
+        self._sent_s = now
+        self._step_s = self.timing.idle_s
+        self._announce_s = now + self._step_s
+        return self._to_targets(envelope)
+
+    def confirmed(self, broker: str, seq: int) -> None:
+        """The broker has handled everything up to `seq`."""
+        if broker not in self._confirmed or broker in self._down:
+            return
+        self._confirmed[broker] = max(self._confirmed[broker], seq)
+        lowest = min(self._confirmed.values())
+        while self.unconfirmed and self.unconfirmed[0].seq <= lowest:
+            self.unconfirmed.popleft()
+        for left in [name for name, at in self._confirmed.items() if name not in self.targets and at >= self.first - 1]:
+            del self._confirmed[left]
+
+    def waits_for(self) -> list[str]:
+        """Brokers whose confirmation is still wanted."""
+        if not self.unconfirmed:
+            return []
+        return [b for b, at in self._confirmed.items() if at < self.seq and b not in self._down]
+
+    # The route
+
+    def welcome(self, message: Welcome, now: float) -> list[Instruction]:
+        if not self.lease.welcome(message) and self.targets:
+            return []
+        assert self.lease.route is not None
+        targets = self.lease.route.publish_to(self.id, self.lease.home)
+        if targets == self.targets:
+            return []
+        return self._change_leg(targets, now)
+
+    def unsure(self, _message: Unsure) -> None:
+        self.lease.refused()
+
+    def _change_leg(self, targets: tuple[str, ...], now: float) -> list[Instruction]:
+        """Rule 6: the old leg ends with its last number, the new one names where it starts."""
+        out: list[Instruction] = []
+        cut_off = [b for b in self.targets if b in self._down]
+        if self.rules.legs and self.seq >= self.first:
+            out += [self._mark(broker, END) for broker in self.targets if broker not in self._down]
+        left = tuple(b for b in self.targets if b not in targets)
+        out += [Say(b, Bye(self.topic, self.client, self.id)) for b in left if b not in self._down]
+        self.targets = targets
+        self.first = self.seq + 1
+        if cut_off:
+            out += self._rebase(cut_off)
+        for broker in targets:
+            self._confirmed.setdefault(broker, self.first - 1)
+        self._announce_s = now + self.timing.idle_s
+        return out
+
+    def _rebase(self, cut_off: list[str]) -> list[Instruction]:
+        """The old leg broke: its unconfirmed messages open the new one, which then starts where certainty ends."""
+        sure = min(self._confirmed.pop(broker, self.seq) for broker in cut_off)
+        again = [message for message in self.unconfirmed if message.seq > sure]
+        if not again:
+            return []
+        self.first = again[0].seq
+        out: list[Instruction] = []
+        for message in again:
+            envelope = Envelope(0, self.id, message.seq, self.lease.epoch, self.first, message.sent_ns, message.payload)
+            out += self._to_targets(envelope)
+        return out
+
+    # Connections
+
+    def lost(self, broker: str) -> list[Instruction]:
+        self._down[broker] = None
+        if broker in self._confirmed and broker not in self.targets:
+            # What was under way on a leg already left cannot follow its END any more: it starts the present leg anew.
+            return self._rebase([broker])
+        return []
+
+    def restored(self, broker: str, now: float) -> list[Instruction]:
+        """Sends again what the broken connection may have swallowed, and says hello (rule 8)."""
+        self._down.pop(broker, None)
+        if broker not in self.targets:
+            return []
+        out: list[Instruction] = [
+            Send(broker, message) for message in self.unconfirmed if message.seq > self._confirmed.get(broker, 0)
+        ]
+        if self.rules.hello_again:
+            out.append(self._hello(now, broker))
+        return out
+
+    # Time
+
+    def wake_s(self) -> float:
+        return min(self.lease.due_s(), self._announce_s)
+
+    def tick(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        if now >= self.lease.due_s():
+            out.append(self._hello(now))
+        if now >= self._announce_s:
+            out += self._announce(now)
+        return out
+
+    def close(self) -> list[Instruction]:
+        out: list[Instruction] = []
+        if self.rules.legs and self.seq:
+            out += [self._mark(broker, END | HEARTBEAT) for broker in self.targets if broker not in self._down]
+        return [*out, *(Say(b, Bye(self.topic, self.client, self.id)) for b in self.targets if b not in self._down)]
+
+    def _announce(self, now: float) -> list[Instruction]:
+        """Rule 6: an idle publisher's high-water mark shows a lost tail; ever more seldom, but within every lease."""
+        self._step_s = min(2 * self._step_s, self.timing.renew_s)
+        self._announce_s = now + self._step_s
+        if not self.rules.legs or self.seq < self.first or not self.lease.usable(now):
+            return []
+        return [self._mark(broker, HEARTBEAT) for broker in self.targets if broker not in self._down]
+
+    def _hello(self, now: float, broker: str | None = None) -> Say:
+        broker = broker or self.lease.ask(tuple(b for b in self.targets if b not in self._down), now)
+        attached = broker in self.targets
+        return Say(
+            broker,
+            Hello(self.topic, self.client, self.id, self.lease.epoch, attached, now, self.lease.ring.version),
+        )
+
+    def _mark(self, broker: str, flag: int) -> Send:
+        return Send(broker, Envelope(flag, self.id, self.seq, self.lease.epoch, self.first, 0, b""))
+
+    def _to_targets(self, envelope: Envelope) -> list[Instruction]:
+        return [Send(broker, envelope) for broker in self.targets if broker not in self._down]

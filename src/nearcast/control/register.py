@@ -1,0 +1,41 @@
+"""Who uses a topic at one broker, as far as its agent was told: each entry is a lease (rule 7)."""
+
+from __future__ import annotations
+
+import math
+
+
+class Entry:
+    __slots__ = ("client", "epoch", "publisher", "until_s")
+
+    def __init__(self, client: str, publisher: int, epoch: int, until_s: float) -> None:
+        self.client = client
+        self.publisher = publisher
+        self.epoch = epoch
+        self.until_s = until_s
+
+
+class Register:
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[str, int], Entry] = {}
+
+    def renew(self, client: str, publisher: int, epoch: int, until_s: float) -> None:
+        self.entries[client, publisher] = Entry(client, publisher, epoch, until_s)
+
+    def leave(self, client: str, publisher: int) -> None:
+        self.entries.pop((client, publisher), None)
+
+    def expire(self, now: float) -> list[Entry]:
+        """Removes and returns the entries whose lease is out."""
+        out = [entry for entry in self.entries.values() if now >= entry.until_s]
+        for entry in out:
+            del self.entries[entry.client, entry.publisher]
+        return out
+
+    def below(self, epoch: int) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.epoch < epoch]
+
+    def next_s(self) -> float:
+        return min((entry.until_s for entry in self.entries.values()), default=math.inf)

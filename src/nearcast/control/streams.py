@@ -1,0 +1,217 @@
+"""Each publisher's messages in its order, each once, and a hole only with a report (rule 6).
+
+A publisher is **known** from the first message that is delivered of it: from then on its numbers must be contiguous,
+and whatever is ahead is held. A hole becomes a `Gap` on evidence: at once where the evidence came over the only path
+there is, else after `patience_s`, in which another path may still bring what is missing.
+
+A **stranger** is a publisher of which nothing was delivered yet. Where to start is the delicate question: in the
+middle of a leg, with the first message seen, because the path keeps order; at the start of a later leg only when
+nothing of the leg before can still be under way: no older epoch is alive, or `END` of that leg has come through every
+broker that this subscriber is attached to.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from nearcast.control.instructions import Deliver, Instruction, Report
+from nearcast.control.rules import Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.report import Gap
+from nearcast.wire.envelope import Envelope
+
+
+class View(msgspec.Struct, frozen=True, gc=False):
+    """What the subscriber knows when a message comes: the circumstances that decide whether it can be delivered."""
+
+    settled: bool  # no barrier is under way and `subscribe()` has returned: strangers may start
+    patience_s: float  # how long a stranger whose start is in doubt may wait
+    floor: int  # the oldest epoch alive; legs of older ones are over
+    homed: bool  # legs change within an epoch, so the floor proves nothing
+    through: tuple[str, ...]  # the brokers that an END must have come through
+    alone: bool  # one broker, no transition: a jump on the direct path is proof
+
+
+class Stream:
+    __slots__ = ("heard_s", "held", "next", "top", "waiting_s")
+
+    def __init__(self, start: int, now: float) -> None:
+        self.next = start
+        self.held: dict[int, Envelope] = {}
+        self.top = start - 1  # the highest number the publisher is known to have used
+        self.waiting_s = math.inf  # since when there is evidence of a hole
+        self.heard_s = now
+
+
+class Stranger:
+    __slots__ = ("ended", "held", "since_s")
+
+    def __init__(self, now: float) -> None:
+        self.held: dict[int, Envelope] = {}
+        self.ended: dict[str, int] = {}  # broker -> END that came through it
+        self.since_s = now
+
+
+class Streams:
+    __slots__ = ("_topic", "known", "rules", "strangers", "timing")
+
+    def __init__(self, topic: str, timing: Timing, rules: Rules) -> None:
+        self._topic = topic
+        self.timing = timing
+        self.rules = rules
+        self.known: dict[int, Stream] = {}
+        self.strangers: dict[int, Stranger] = {}
+
+    def data(self, envelope: Envelope, view: View, now: float) -> list[Instruction]:
+        stream = self.known.get(envelope.publisher)
+        if stream is None:
+            return self._from_stranger(envelope, view, now)
+        stream.heard_s = now
+        seq = envelope.seq
+        if seq == stream.next and not stream.held:  # the common case, kept short
+            stream.next = seq + 1
+            stream.top = max(stream.top, seq)
+            return [Deliver(envelope)]
+        if not self.rules.legs:
+            return self._unordered(stream, envelope)
+        if seq < stream.next or seq in stream.held:
+            return []
+        stream.held[seq] = envelope
+        stream.top = max(stream.top, seq)
+        return self._advance(envelope.publisher, stream, view.alone and _direct(envelope, stream), now)
+
+    def mark(self, envelope: Envelope, via: str, view: View, now: float, *, ends: bool) -> list[Instruction]:
+        """A high-water mark or an END: evidence of what was sent, and for strangers of what is over."""
+        if not self.rules.legs:
+            return []
+        stream = self.known.get(envelope.publisher)
+        if stream is not None:
+            stream.heard_s = now
+            stream.top = max(stream.top, envelope.seq)
+            return self._advance(envelope.publisher, stream, view.alone and _direct(envelope, stream), now)
+        if ends:
+            return self.ended(envelope.publisher, envelope.seq, via, view, now)
+        if view.settled and envelope.seq >= envelope.first and envelope.publisher not in self.strangers:
+            self.known[envelope.publisher] = Stream(envelope.seq + 1, now)
+        return []
+
+    def ended(self, publisher: int, last: int, via: str, view: View, now: float) -> list[Instruction]:
+        """The publisher's leg up to `last` has passed through `via`."""
+        if publisher in self.known or not self.rules.legs:
+            return []
+        stranger = self.strangers.setdefault(publisher, Stranger(now))
+        stranger.ended[via] = max(stranger.ended.get(via, 0), last)
+        return self._try_start(publisher, stranger, view, now)
+
+    def gone(self, publisher: int) -> list[Instruction]:
+        """The publisher vanished: what it sent last may never come."""
+        stream = self.known.get(publisher)
+        return [Report(Gap(self._topic, publisher, stream.next if stream else None, None))]
+
+    def settle(self, view: View, now: float, *, afresh: bool = False) -> list[Instruction]:
+        """The circumstances changed: strangers that waited for it may start."""
+        out: list[Instruction] = []
+        for publisher, stranger in list(self.strangers.items()):
+            if afresh:
+                stranger.since_s = now
+            out += self._try_start(publisher, stranger, view, now)
+        return out
+
+    def wake_s(self, stranger_patience_s: float) -> float:
+        hole_s = min((stream.waiting_s for stream in self.known.values()), default=math.inf)
+        stranger_s = min((each.since_s for each in self.strangers.values() if each.held), default=math.inf)
+        return min(hole_s + self.timing.patience_s, stranger_s + stranger_patience_s)
+
+    def tick(self, view: View, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for publisher, stream in list(self.known.items()):
+            if now >= stream.waiting_s + self.timing.patience_s:
+                out += self._give_up(publisher, stream, now)
+            elif now >= stream.heard_s + self.timing.forget_s and not stream.held:
+                del self.known[publisher]
+        for publisher, stranger in list(self.strangers.items()):
+            if stranger.held and now >= stranger.since_s + view.patience_s:
+                first = min(stranger.held)
+                out.append(Report(Gap(self._topic, publisher, None, first - 1)))
+                out += self._start(publisher, stranger, first, now)
+            elif not stranger.held and now >= stranger.since_s + self.timing.forget_s:
+                del self.strangers[publisher]
+        return out
+
+    # Strangers
+
+    def _from_stranger(self, envelope: Envelope, view: View, now: float) -> list[Instruction]:
+        if not self.rules.legs:
+            self.known[envelope.publisher] = stream = Stream(-1, now)
+            return self._unordered(stream, envelope)
+        stranger = self.strangers.setdefault(envelope.publisher, Stranger(now))
+        if not stranger.held:
+            stranger.since_s = now
+        stranger.held.setdefault(envelope.seq, envelope)
+        return self._try_start(envelope.publisher, stranger, view, now)
+
+    def _try_start(self, publisher: int, stranger: Stranger, view: View, now: float) -> list[Instruction]:
+        if not stranger.held or not view.settled:
+            return []
+        start = stranger.held[min(stranger.held)]
+        mid_leg = start.seq > start.first or start.seq == 1
+        if mid_leg or self._leg_before_is_over(start, stranger, view):
+            return self._start(publisher, stranger, start.seq, now)
+        return []
+
+    @staticmethod
+    def _leg_before_is_over(start: Envelope, stranger: Stranger, view: View) -> bool:
+        if view.floor >= start.epoch and not view.homed:
+            return True
+        return all(stranger.ended.get(broker, 0) >= start.seq - 1 for broker in view.through)
+
+    def _start(self, publisher: int, stranger: Stranger, start: int, now: float) -> list[Instruction]:
+        del self.strangers[publisher]
+        self.known[publisher] = stream = Stream(start, now)
+        stream.held = stranger.held
+        stream.top = max(stranger.held)
+        return self._advance(publisher, stream, False, now)
+
+    # Known streams
+
+    def _advance(self, publisher: int, stream: Stream, proven: bool, now: float) -> list[Instruction]:
+        out = self._drain(stream)
+        if stream.top < stream.next:
+            stream.waiting_s = math.inf
+        elif proven:
+            out += self._give_up(publisher, stream, now)
+        elif out or stream.waiting_s == math.inf:
+            stream.waiting_s = now
+        return out
+
+    def _give_up(self, publisher: int, stream: Stream, now: float) -> list[Instruction]:
+        """Reports the hole in front and goes on behind it."""
+        first = stream.next
+        stream.next = min(stream.held, default=stream.top + 1)
+        out: list[Instruction] = [Report(Gap(self._topic, publisher, first, stream.next - 1))]
+        out += self._drain(stream)
+        stream.waiting_s = math.inf if stream.top < stream.next else now
+        return out
+
+    @staticmethod
+    def _drain(stream: Stream) -> list[Instruction]:
+        out: list[Instruction] = []
+        while (envelope := stream.held.pop(stream.next, None)) is not None:
+            out.append(Deliver(envelope))
+            stream.next += 1
+        return out
+
+    @staticmethod
+    def _unordered(stream: Stream, envelope: Envelope) -> list[Instruction]:
+        """Rule 6 off: repeats are removed by number, order is as it comes."""
+        if envelope.seq in stream.held:
+            return []
+        stream.held[envelope.seq] = envelope
+        return [Deliver(envelope)]
+
+
+def _direct(envelope: Envelope, stream: Stream) -> bool:
+    """Whether what is missing was sent on this very leg, which came here without an agent in between."""
+    return envelope.trail is None and envelope.first <= stream.next

@@ -1,0 +1,244 @@
+"""Control messages between clients, agents and the coordinator, and their sealed encoding.
+
+    version (1 byte) | signature (16 bytes) | MessagePack
+
+Who sends what, and on which subject, is listed in docs/protocol.md. `Switch`, `Marker`, `Beat`, `Gone` and `Broken`
+ride on the topic itself, inside an envelope, because a message on another subject overtakes data (rule 2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import msgspec
+
+from nearcast.domain.errors import MalformedControl, UnknownVersion
+from nearcast.domain.route import Route
+
+VERSION = 1
+_SIGNATURE_BYTES = 16
+
+AGENT_SUBJECT = "_nearcast.agent"
+"""On every broker: what clients and peer agents say to the agent beside it."""
+
+
+def client_subject(client: str) -> str:
+    """On every broker the client is connected to: what agents answer it."""
+    return f"_nearcast.client.{client}"
+
+
+class _Message(msgspec.Struct, frozen=True, tag=True, gc=False):
+    topic: str
+
+
+# client -> agent
+
+
+class Hello(_Message, frozen=True):
+    """Where should I be? `asked_s` is echoed, so that a lease counts from when the question was sent (rule 7)."""
+
+    client: str
+    publisher: int  # 0 for a subscriber
+    epoch: int
+    attached: bool
+    asked_s: float
+    ring_version: int
+
+
+class Bye(_Message, frozen=True):
+    client: str
+    publisher: int
+
+
+class Ask(_Message, frozen=True):
+    """Launch a marker generation for me: I am attached wherever I want to be."""
+
+    client: str
+
+
+# agent -> client
+
+
+class Welcome(_Message, frozen=True):
+    """The route as told so far. `sources`: brokers whose agents forward; `floor`: the oldest epoch still alive."""
+
+    route: Route
+    sources: tuple[str, ...]
+    floor: int
+    lost: tuple[str, ...]
+    lease_s: float
+    asked_s: float
+    ring_version: int
+    ring: tuple[str, ...]
+    home: str | None = None
+
+
+class Unsure(_Message, frozen=True):
+    """I hold no lease myself: keep what you have, ask elsewhere (rule 9)."""
+
+    asked_s: float
+
+
+class Generation(_Message, frozen=True):
+    """The answer to `Ask`: wait for this generation, or a later one of the same origin and incarnation."""
+
+    epoch: int
+    origin: str
+    incarnation: int
+    generation: int
+    sources: tuple[str, ...]
+
+
+# agent -> agent
+
+
+class Launch(_Message, frozen=True):
+    origin: str
+    incarnation: int
+    generation: int
+
+
+# agent -> everyone attached to the topic
+
+
+class Switch(_Message, frozen=True):
+    route: Route
+    sources: tuple[str, ...]
+    floor: int
+    lost: tuple[str, ...] = ()
+
+
+class Marker(_Message, frozen=True):
+    """`ended`: legs that ended at `source` while the topic was moving, as (publisher, last) pairs (rule 6)."""
+
+    origin: str
+    incarnation: int
+    generation: int
+    source: str
+    ended: tuple[tuple[int, int], ...]
+
+
+class Beat(_Message, frozen=True):
+    """Nothing new: the trail around it shows the path's session and count."""
+
+
+class Gone(_Message, frozen=True):
+    """A publisher's lease ran out without a goodbye."""
+
+    publisher: int
+
+
+class Broken(_Message, frozen=True):
+    """The agent of `source` starts anew, or gave up a resend: what it should have forwarded before may be missing."""
+
+    source: str
+
+
+# coordinator -> agent, fenced by `term` (rule 10)
+
+
+class Prepare(_Message, frozen=True):
+    term: int
+    epoch: int
+    routes: tuple[Route, ...]
+    told: int
+    lost: tuple[str, ...]
+
+
+class Tell(_Message, frozen=True):
+    """Clients may learn the epoch now: `eager` at once, else with the first publication that comes by."""
+
+    term: int
+    epoch: int
+    lost: tuple[str, ...]
+    eager: bool = True
+
+
+class Release(_Message, frozen=True):
+    term: int
+    floor: int
+
+
+class RingChange(msgspec.Struct, frozen=True, tag=True):
+    term: int
+    version: int
+    brokers: tuple[str, ...]
+
+
+class Renew(msgspec.Struct, frozen=True, tag=True):
+    """The coordinator's answer to an agent's `Alive`: the agent's lease, counted from `asked_s` (rule 9)."""
+
+    term: int
+    asked_s: float
+    lease_s: float
+    ring_version: int
+    ring: tuple[str, ...]
+
+
+# agent -> coordinator
+
+
+class Ack(_Message, frozen=True):
+    """`of` names the command: prepare, tell or release."""
+
+    broker: str
+    incarnation: int
+    term: int
+    of: str
+    epoch: int
+
+
+class Quiet(_Message, frozen=True):
+    """No client of an epoch below this one is left here, and none has been heard for 2L."""
+
+    broker: str
+    epoch: int
+
+
+class Alive(msgspec.Struct, frozen=True, tag=True):
+    broker: str
+    incarnation: int
+    asked_s: float
+    ring_version: int
+    topics: tuple[str, ...]
+
+
+OnTopic = Switch | Marker | Beat | Gone | Broken
+ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
+ToClient = Welcome | Unsure | Generation
+ToCoordinator = Ack | Quiet | Alive
+Control = OnTopic | ToAgent | ToClient | ToCoordinator
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)
+
+
+def seal(message: Control, key: bytes) -> bytes:
+    body = _encoder.encode(message)
+    return bytes((VERSION,)) + _signature(body, key) + body
+
+
+def unseal(data: bytes, key: bytes) -> Control:
+    """Raises MalformedControl or UnknownVersion; never anything else, whatever the bytes."""
+    if len(data) <= 1 + _SIGNATURE_BYTES:
+        raise MalformedControl(f"control message of {len(data)} bytes is too short")
+    if data[0] != VERSION:
+        raise UnknownVersion(f"control message has protocol version {data[0]}, this side speaks {VERSION}")
+    body = data[1 + _SIGNATURE_BYTES :]
+    if not hmac.compare_digest(data[1 : 1 + _SIGNATURE_BYTES], _signature(body, key)):
+        raise MalformedControl("control message has a wrong signature; do both sides share the fleet's key?")
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise MalformedControl(f"control message is not readable: {error}") from error
+
+
+def unseal_on_topic(data: bytes, key: bytes) -> OnTopic:
+    message = unseal(data, key)
+    if not isinstance(message, Switch | Marker | Beat | Gone | Broken):
+        raise MalformedControl(f"a {type(message).__name__} does not belong on a topic")
+    return message
+
+
+def _signature(body: bytes, key: bytes) -> bytes:
+    return hashlib.blake2b(body, key=key, digest_size=_SIGNATURE_BYTES).digest()

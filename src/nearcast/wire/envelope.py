@@ -1,0 +1,141 @@
+"""The envelope: a fixed binary header before an untouched payload (DESIGN section 3).
+
+    offset  size  field
+    0       2     magic
+    2       1     protocol version
+    3       1     flags
+    4       8     publisher id
+    12      8     sequence number per (publisher, topic), from 1
+    20      4     route epoch the publisher used
+    24      8     first sequence number of this leg
+    32      8     send time, wall clock, nanoseconds
+    40            trail, only when FORWARDED
+    ...           payload
+
+The trail is what a forwarding agent adds: the path's session and counter (rule 4), the newest epoch the agent knew and
+the brokers the message has visited (rule 5).
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from nearcast.domain.errors import MalformedEnvelope, UnknownVersion
+from nearcast.wire.control import OnTopic, seal, unseal_on_topic
+
+MAGIC = b"\xa9\xce"
+VERSION = 1
+
+CONTROL = 1  # the payload is a control message of an agent
+FORWARDED = 2  # an agent carried it here from another broker; a trail follows the header
+END = 4  # the publisher's leg ends: `seq` is the last number it used on it
+HEARTBEAT = 8  # the publisher's high-water mark: `seq` is the last number it used at all
+PLAIN = 16  # the payload came without a header, from a client that is not ours
+_KNOWN_FLAGS = CONTROL | FORWARDED | END | HEARTBEAT | PLAIN
+
+_HEADER = struct.Struct("<2sBBQQIQq")
+_TRAIL = struct.Struct("<QQIB")
+HEADER_BYTES = _HEADER.size
+
+
+class Trail(msgspec.Struct, frozen=True, gc=False):
+    """How a forwarded message came here: over which path, as which frame of it, and where it has been."""
+
+    source: str
+    session: int
+    count: int
+    known_epoch: int
+    visited: tuple[str, ...]
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False):
+    """`notice` is the decoded control message when CONTROL is set; the payload is then empty."""
+
+    flags: int
+    publisher: int
+    seq: int
+    epoch: int
+    first: int
+    sent_ns: int
+    payload: bytes
+    trail: Trail | None = None
+    notice: OnTopic | None = None
+
+
+def notice(message: OnTopic, epoch: int) -> Envelope:
+    """A control message as it rides on its topic."""
+    return Envelope(CONTROL, 0, 0, epoch, 0, 0, b"", None, message)
+
+
+def encode(envelope: Envelope, key: bytes) -> bytes:
+    trail = envelope.trail
+    payload = envelope.payload if envelope.notice is None else seal(envelope.notice, key)
+    header = _HEADER.pack(
+        MAGIC,
+        VERSION,
+        envelope.flags if trail is None else envelope.flags | FORWARDED,
+        envelope.publisher,
+        envelope.seq,
+        envelope.epoch,
+        envelope.first,
+        envelope.sent_ns,
+    )
+    if trail is None:
+        return header + payload
+    names = (trail.source, *trail.visited)
+    parts = [header, _TRAIL.pack(trail.session, trail.count, trail.known_epoch, len(names))]
+    for name in names:
+        raw = name.encode()
+        parts.append(bytes((len(raw),)))
+        parts.append(raw)
+    parts.append(payload)
+    return b"".join(parts)
+
+
+def decode(data: bytes, key: bytes) -> Envelope:
+    """The envelope in `data`; bytes that do not start with our magic are a plain client's message.
+
+    Raises a WireError, and nothing else, for bytes that claim to be ours and are not readable.
+    """
+    if data[:2] != MAGIC:
+        return plain(data)
+    if len(data) < HEADER_BYTES:
+        raise MalformedEnvelope(f"envelope of {len(data)} bytes is shorter than its header of {HEADER_BYTES}")
+    _, version, flags, publisher, seq, epoch, first, sent_ns = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise UnknownVersion(f"envelope has protocol version {version}, this side speaks {VERSION}")
+    if flags & ~_KNOWN_FLAGS:
+        raise MalformedEnvelope(f"envelope has unknown flags {flags:#04x}")
+    if not flags & (FORWARDED | CONTROL):
+        return Envelope(flags, publisher, seq, epoch, first, sent_ns, data[HEADER_BYTES:])
+    trail, offset = _decode_trail(data) if flags & FORWARDED else (None, HEADER_BYTES)
+    message = unseal_on_topic(data[offset:], key) if flags & CONTROL else None
+    payload = b"" if message else data[offset:]
+    return Envelope(flags & ~FORWARDED, publisher, seq, epoch, first, sent_ns, payload, trail, message)
+
+
+def plain(data: bytes) -> Envelope:
+    """A message of a client that is not ours: unsequenced (publisher 0, sequence 0)."""
+    return Envelope(PLAIN, 0, 0, 0, 0, 0, data)
+
+
+def _decode_trail(data: bytes) -> tuple[Trail, int]:
+    offset = HEADER_BYTES + _TRAIL.size
+    if len(data) < offset:
+        raise MalformedEnvelope("forwarded envelope ends inside its trail")
+    session, count, known_epoch, size = _TRAIL.unpack_from(data, HEADER_BYTES)
+    if size < 1:
+        raise MalformedEnvelope("forwarded envelope names no source broker")
+    names = []
+    try:
+        for _ in range(size):
+            end = offset + 1 + data[offset]
+            if end > len(data):
+                raise MalformedEnvelope("forwarded envelope ends inside its list of visited brokers")
+            names.append(data[offset + 1 : end].decode())
+            offset = end
+    except (IndexError, UnicodeDecodeError) as error:
+        raise MalformedEnvelope(f"forwarded envelope has an unreadable broker name: {error}") from error
+    return Trail(names[0], session, count, known_epoch, tuple(names[1:])), offset
