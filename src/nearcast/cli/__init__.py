@@ -1,0 +1,1 @@
+"""The command `nearcast`: one file per command, noun then verb."""

@@ -1,0 +1,1 @@
+"""`nearcast lab`: list, run and score the experiments."""

@@ -1,0 +1,93 @@
+"""`nearcast lab run`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearcast.cli.output import HOLDS, print_table, show_number
+from nearcast.cli.progress import progress_bar
+from nearcast.domain.errors import ConfigError
+from nearcast.lab.experiment import Mode, RunSettings
+from nearcast.lab.fanout import available_jobs
+from nearcast.lab.result import RESULTS_ROOT, Result, check_writable, run_directory, write_result
+
+if TYPE_CHECKING:
+    from nearcast.lab.experiment import Experiment
+
+
+def run_experiment(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An experiment that `nearcast lab list` names.")],
+    *,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            help="Real servers, virtual time or a flow model; by default the experiment's first.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The seed, or the first one of several.")] = 0,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many seeds, from --seed on; by default as many as the experiment asks for."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, the same rules; within a minute.")] = False,
+    faults: Annotated[bool, typer.Option("--faults", help="With crashes, cuts, pauses and partitions.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help=f"The directory for result.json, CSVs and PNGs; by default one below {RESULTS_ROOT}."
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes to use; by default one per core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json, and no progress.")] = False,
+) -> None:
+    """Run one experiment and say which claims hold.
+
+    Writes result.json, a CSV per table and a PNG per figure. Exit code 1 when a claim does not hold.
+    """
+    experiment = _find(name)
+    settings = RunSettings(
+        mode=mode or experiment.modes[0],
+        seed=seed,
+        seeds=seeds,
+        quick=quick,
+        faults=faults,
+        jobs=jobs or available_jobs(),
+    )
+    if reason := experiment.refusal(settings):
+        raise typer.BadParameter(reason)
+    directory = out or run_directory(RESULTS_ROOT, name, settings)
+    check_writable(directory)
+    with progress_bar(wanted=not as_json) as progress:
+        outcome = experiment.run(settings, progress)
+    result = write_result(directory, name, settings, outcome)
+    if as_json:
+        print(result.to_json().decode(), end="")
+    else:
+        _show(result, directory)
+    if not all(claim.holds for claim in result.claims):
+        raise typer.Exit(1)
+
+
+def _find(name: str) -> "Experiment":
+    from nearcast.lab.registry import find  # noqa: PLC0415 other commands do not wait for every experiment
+
+    try:
+        return find(name)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="NAME") from error
+
+
+def _show(result: Result, directory: Path) -> None:
+    print_table(
+        ("claim", "statement", "expected", "measured", "holds"),
+        [
+            (claim.id, claim.statement, claim.expected, show_number(claim.measured), HOLDS[claim.holds])
+            for claim in result.claims
+        ],
+    )
+    for key, value in result.metrics.items():
+        if isinstance(value, str | int | float):
+            print(f"{key}: {value if isinstance(value, str) else show_number(value)}")
+    for file in ("result.json", *result.artifacts):
+        print(directory / file)

@@ -1,0 +1,45 @@
+"""The entry point: puts the nouns together, and turns every error of ours into one line and exit code 1."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from nearcast.cli.lab.app import app as lab_app
+from nearcast.domain.errors import NearcastError
+
+app = typer.Typer(
+    name="nearcast",
+    help="A fleet of ordinary pub/sub servers as one system that keeps a latency promise per topic.",
+    epilog="Exit codes: 0 all well, 1 it failed or a claim does not hold, 2 wrong usage.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # Frames break an error message over lines that no grep finds.
+)
+app.add_typer(lab_app, name="lab")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"nearcast {version('nearcast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def nearcast(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line of this process, and exit."""
+    try:
+        app()
+    except NearcastError as error:
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        print(f"nearcast: {error}{notes}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,33 @@
+"""How commands print: JSON for programs, tables for people."""
+
+from collections.abc import Sequence
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+# By word, not only by colour: a log has none.
+HOLDS: dict[bool | None, str] = {True: "yes", False: "NO", None: ""}
+
+
+def print_json(value: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Folds long cells and cuts none off. Cells are text, not markup."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def show_number(value: float | None) -> str:
+    """Whole numbers in full, others to four digits."""
+    if value is None:
+        return "not measured"
+    return str(int(value)) if float(value).is_integer() else f"{value:.4g}"
