@@ -284,7 +284,9 @@ def test_what_waits_for_the_server_ends_when_the_connection_breaks(on_links: Run
         subscribing = asyncio.create_task(party.link.subscribe("refused", party.got.append))
         flushing = asyncio.create_task(party.link.flush())
         leaving = asyncio.create_task(party.link.unsubscribe("left"))
+        cancelled = asyncio.create_task(party.link.flush())
         await asyncio.sleep(0.05)
+        cancelled.cancel()
         await stage.cut("party")
         with pytest.raises(LinkDown):
             await subscribing
@@ -309,6 +311,22 @@ def test_what_was_published_before_close_is_still_sent(on_links: Run) -> None:
         await publisher.link.close()
         await until(lambda: len(subscriber.got) == 100)
         assert publisher.got == []
+
+    on_links(scenario)
+
+
+def test_nothing_is_received_once_a_link_is_closed(on_links: Run) -> None:
+    async def scenario(stage: LinkStage) -> None:
+        publisher, subscriber = await Party.join(stage, "publisher"), await Party.join(stage, "subscriber", "t")
+        for number in range(100):
+            publisher.link.publish("t", str(number).encode())
+        await publisher.link.flush()
+        await subscriber.link.close()
+        received = len(subscriber.got)
+        for _ in range(20):
+            publisher.link.publish("t", b"after")
+            await publisher.link.flush()
+        assert len(subscriber.got) == received
 
     on_links(scenario)
 

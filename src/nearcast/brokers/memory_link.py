@@ -146,7 +146,6 @@ class MemoryLink:
             self._timer.cancel()
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.down.sever()
             _send(connection, Frame(Op.BYE))
         self._by_topic.clear()
         self._by_sid.clear()

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from nearcast.brokers.memory import MemoryBroker, MemoryLink, Patience, ServerCosts, Wire
-from nearcast.brokers.memory_server import ClientEnd, Connection
+from nearcast.brokers.memory_server import PONG, ClientEnd, Connection, Delivery
 from nearcast.domain.errors import LinkDown
 from nearcast.sim.clock import SimClock
 from nearcast.sim.loop import in_virtual_time
@@ -21,6 +21,8 @@ class Bench:
         self.confirm = confirm
         self.patience = patience
         self.refusing = False
+        self.break_at_answer = False
+        self.links: list[MemoryLink] = []
         self.dialled_s: list[float] = []
         self.states: list[tuple[bool, float]] = []
         self.clock = SimClock()
@@ -35,6 +37,7 @@ class Bench:
             confirm=self.confirm,
             patience=self.patience,
         )
+        self.links.append(link)
         return await link.open()
 
     def sever(self) -> None:
@@ -45,7 +48,18 @@ class Bench:
         self.dialled_s.append(self.clock.now())
         if self.refusing:
             raise LinkDown("refused for the test")
-        return self.broker.accept("process", self.wire, random.Random(3), client)
+        link = self.links[-1]
+
+        def deliver(delivery: Delivery) -> None:
+            """With `break_at_answer`, break in the smallest of windows: before who waits for an answer could run."""
+            client.deliver(delivery)
+            if self.break_at_answer and delivery[0] == PONG:
+                self.break_at_answer = False
+                connection.abandon()
+                link._break(connection, "for the test")
+
+        connection = self.broker.accept("process", self.wire, random.Random(3), ClientEnd(deliver, client.lost))
+        return connection
 
 
 @in_virtual_time
@@ -170,26 +184,50 @@ async def test_a_break_while_reconnecting_is_not_reported_twice() -> None:
 
 
 @in_virtual_time
+async def test_a_first_connection_lost_before_its_task_could_run_fails() -> None:
+    bench = Bench()
+    bench.break_at_answer = True
+    with pytest.raises(LinkDown, match="broke as soon as it was made"):
+        await bench.link()
+
+
+@in_virtual_time
 async def test_a_subscription_confirmed_and_lost_before_its_task_could_run_is_refused() -> None:
     bench = Bench()
     link = await bench.link()
-    subscribing = asyncio.create_task(link.subscribe("a", lambda _: None))
-    await asyncio.sleep(0)
-    answer = link._pongs[0]
-    for _ in range(100):
-        if answer.done():
-            break
-        await asyncio.sleep(0)
-    connection = link._connection
-    assert connection is not None
-    assert not subscribing.done()
-    connection.abandon()
-    link._break(connection, "between the answer and the task")
+    bench.break_at_answer = True
     with pytest.raises(LinkDown):
-        await subscribing
+        await link.subscribe("a", lambda _: None)
     await asyncio.sleep(5)
     assert link.up
     assert bench.broker.subscribers("a") == 0
+
+
+@in_virtual_time
+async def test_a_return_lost_before_it_could_be_reported_is_not_reported() -> None:
+    bench = Bench()
+    link = await bench.link()
+    bench.sever()
+    bench.break_at_answer = True
+    await asyncio.sleep(10)
+    assert not bench.break_at_answer
+    assert [up for up, _ in bench.states] == [False, True]
+    assert len(bench.dialled_s) == 3
+    link.publish("a", b"1")
+
+
+@in_virtual_time
+async def test_a_link_closed_between_a_break_and_its_notice_stays_closed() -> None:
+    bench = Bench(Wire(delay_s=0.5))
+    link = await bench.link()
+    bench.sever()
+    await asyncio.sleep(5)
+    assert len(bench.dialled_s) == 2
+    bench.sever()
+    await link.close()
+    await asyncio.sleep(10)
+    assert len(bench.dialled_s) == 2
+    assert [up for up, _ in bench.states] == [False, True]
 
 
 @in_virtual_time

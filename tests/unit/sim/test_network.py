@@ -161,6 +161,22 @@ async def test_a_paused_process_receives_sends_and_does_nothing() -> None:
 
 
 @in_virtual_time
+async def test_a_paused_process_connects_when_it_goes_on() -> None:
+    network = small_network()
+    paused = network.start_process("paused")
+    network.pause_process("paused")
+    connecting = asyncio.create_task(_connect(paused))
+    await asyncio.sleep(1)
+    assert not connecting.done()
+    network.resume_process("paused")
+    assert (await connecting).up
+
+
+async def _connect(process: Process) -> Link:
+    return await process.connect("b1", lambda _: None)
+
+
+@in_virtual_time
 async def test_a_paused_process_learns_of_a_break_when_it_goes_on() -> None:
     network = small_network()
     paused = await Watched.start(network, "paused")
@@ -225,6 +241,8 @@ async def test_a_crashed_process_is_gone_without_a_goodbye() -> None:
     assert network.brokers["b1"].subscribers("t") == 1
     with pytest.raises(LinkDown, match="crashed has crashed"):
         await crashed.process.connect("b1", lambda _: None)
+    with pytest.raises(StoreDown):
+        await crashed.process.store.get("k")
 
 
 @in_virtual_time
