@@ -62,7 +62,8 @@ def stumble_at_zero_and_wait_elsewhere(directory: Path, seed: int) -> None:
 def leave_pid_and_wait(directory: Path, seed: int) -> None:
     (directory / f".{seed}").write_text(str(os.getpid()))
     (directory / f".{seed}").rename(directory / str(seed))
-    time.sleep(600)
+    time.sleep(30)
+    (directory / "undisturbed").touch()
 
 
 def die_at_two(seed: int) -> int:
@@ -114,7 +115,7 @@ def test_progress_is_told_from_none_to_all(jobs: int) -> None:
 def test_an_exception_keeps_its_type_and_names_its_seed(jobs: int) -> None:
     with pytest.raises(ConfigError, match="cannot use this") as caught:
         map_seeds(stumble_at_three, range(5), jobs)
-    assert caught.value.__notes__ == ["seed 3"]
+    assert caught.value.__notes__ == ["while running seed 3"]
     assert multiprocessing.active_children() == []
 
 
@@ -122,6 +123,7 @@ def test_an_exception_does_not_wait_for_the_other_workers(tmp_path: Path) -> Non
     with pytest.raises(ConfigError):
         map_seeds(partial(stumble_at_zero_and_wait_elsewhere, tmp_path), range(2), 2)
     assert is_gone(int((tmp_path / "1").read_text()))
+    assert not (tmp_path / "undisturbed").exists()
 
 
 def test_a_worker_that_is_killed_is_told_with_the_seeds_it_may_have_had() -> None:
@@ -137,12 +139,13 @@ def test_an_interrupt_ends_the_workers_in_the_middle_of_their_work(tmp_path: Pat
     try:
         wait_until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists())
         leader.send_signal(signal.SIGINT)
-        _, complaint = leader.communicate(timeout=30)
+        _, complaint = leader.communicate(timeout=60)
     finally:
         leader.kill()
     assert "KeyboardInterrupt" in complaint
     for seed in ("0", "1"):
         assert is_gone(int((tmp_path / seed).read_text()))
+    assert not (tmp_path / "undisturbed").exists()
 
 
 def test_fewer_than_one_job_is_refused() -> None:

@@ -14,11 +14,16 @@ def draw(figure: "Figure") -> None:
     axes.set_xlabel("servers")
 
 
+def leave_blank(_figure: "Figure") -> None:
+    pass
+
+
 def test_a_figure_is_drawn_and_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
-    for place in ("first", "second"):
-        outcome = Outcome(claims=(), figures={"response": draw})
+    for place, drawing in (("first", draw), ("second", draw), ("blank", leave_blank)):
+        outcome = Outcome(claims=(), figures={"response": drawing})
         written = write_result(tmp_path / place, "dynamoth.scalability", RunSettings("flow"), outcome)
         assert written.artifacts == ("response.png",)
-    first, second = ((tmp_path / place / "response.png").read_bytes() for place in ("first", "second"))
+    first, second, blank = ((tmp_path / place / "response.png").read_bytes() for place in ("first", "second", "blank"))
     assert first.startswith(b"\x89PNG")
     assert first == second
+    assert first != blank

@@ -63,7 +63,7 @@ def _map_here(run_seed: Callable[[int], T], seeds: Sequence[int], progress: Prog
         try:
             results.append(run_seed(seed))
         except Exception as error:
-            error.add_note(f"seed {seed}")
+            error.add_note(f"while running seed {seed}")
             raise
         progress(done, len(seeds), doing)
     return results
@@ -84,5 +84,5 @@ def _raise_with_seed(future: Future[T], futures: dict[Future[T], int]) -> None:
             f"a worker process died (killed, or out of memory?) while these seeds were under way or waiting: "
             f"{', '.join(map(str, unfinished[:10]))}{' ...' if len(unfinished) > 10 else ''}; try fewer --jobs"
         ) from error
-    error.add_note(f"seed {futures[future]}")
+    error.add_note(f"while running seed {futures[future]}")
     raise error

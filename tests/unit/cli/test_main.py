@@ -40,11 +40,11 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(
 ) -> None:
     def fail() -> None:
         error = StoreDown("the store at 127.0.0.1:4222 does not answer")
-        error.add_note("seed 7")
+        error.add_note("while running seed 7")
         raise error
 
     app = typer.Typer()
     app.command()(fail)
     monkeypatch.setattr(main_module, "app", app)
     assert run(monkeypatch) == 1
-    assert capsys.readouterr().err == "nearcast: the store at 127.0.0.1:4222 does not answer (seed 7)\n"
+    assert capsys.readouterr().err == "nearcast: the store at 127.0.0.1:4222 does not answer (while running seed 7)\n"

@@ -63,6 +63,12 @@ def test_a_second_run_replaces_the_first_and_its_files_but_nothing_else(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "result.json", "servers.csv"]
 
 
+def test_the_same_run_again_has_all_its_files(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_result(tmp_path, "dynamoth.scalability", SETTINGS, OUTCOME)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["players.csv", "result.json"]
+
+
 def test_a_run_over_an_unreadable_result_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{")
     write_result(tmp_path, "dynamoth.scalability", SETTINGS, OUTCOME)
@@ -83,7 +89,8 @@ def test_a_run_that_cannot_be_written_leaves_the_earlier_one_whole(tmp_path: Pat
     write_result(tmp_path, "dynamoth.scalability", SETTINGS, OUTCOME)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for bad in (
-        Outcome(claims=(), tables={"players": Table(("n",), ((1,),)), "../players": Table((), ())}),
+        Outcome(claims=(), tables={"players": Table(("n",), ((1,),)), "deep/players": Table((), ())}),
+        Outcome(claims=(), tables={".players": Table((), ())}),
         Outcome(claims=(), metrics={"broken": object()}),  # type: ignore[dict-item]
     ):
         with pytest.raises((ValueError, TypeError, NotImplementedError)):
@@ -143,10 +150,10 @@ def test_each_way_of_running_has_a_directory_of_its_own() -> None:
 
 
 def test_results_are_found_at_any_depth_the_newest_first(tmp_path: Path) -> None:
-    for seed, place in enumerate(("a", "a/b/c", "d")):
-        write_result(tmp_path / place, "dynamoth.scalability", RunSettings("flow", seed=seed), OUTCOME)
-        os.utime(tmp_path / place / "result.json", ns=(0, 10**9 * (seed if place != "d" else -1)))
+    for place, written_s in (("a", 2), ("a/b/c", 1), ("d", 3)):
+        write_result(tmp_path / place, "dynamoth.scalability", RunSettings("flow", seed=written_s), OUTCOME)
+        os.utime(tmp_path / place / "result.json", (written_s, written_s))
     (tmp_path / "e" / ".partial-x").mkdir(parents=True)
     (tmp_path / "e" / ".partial-x" / "result.json").write_text("{")
-    assert [result.seed for result in results_under(tmp_path)] == [1, 0, 2]
+    assert [result.seed for result in results_under(tmp_path)] == [3, 2, 1]
     assert results_under(tmp_path / "nowhere") == []
