@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from nearcast.control.forwarder import Forwarder
 from nearcast.control.instructions import Answer, Instruction, Reply
 from nearcast.control.rules import ALL_ON, Rules
@@ -39,6 +41,7 @@ Said = tuple[str, Instruction]
 class Dispatcher:
     __slots__ = (
         "_asked_s",
+        "_down",
         "broker",
         "forwarders",
         "incarnation",
@@ -59,6 +62,7 @@ class Dispatcher:
         self.lease_until_s = -math.inf
         self.forwarders: dict[str, Forwarder] = {}
         self._asked_s = -math.inf
+        self._down: dict[str, None] = {}  # peers whose established link is broken
 
     def sure(self, now: float) -> bool:
         return now < self.lease_until_s or not self.rules.agent_leases
@@ -89,24 +93,26 @@ class Dispatcher:
         forwarder = self.forwarders.get(topic)
         owner = self.ring.owner(topic)
         if not self.sure(now) or (forwarder is None and message.epoch > 0):
-            return [(topic, Reply(message.client, Unsure(topic, message.asked_s)))]
-        if forwarder is not None and (message.attached or self.broker in forwarder.members):
+            return [(topic, Reply(message.client, Unsure(topic, message.asked_s, message.publisher)))]
+        if forwarder is not None:
             answers = forwarder.hello(message, now)
-        elif forwarder is not None:
-            answers = [Reply(message.client, forwarder.welcome(message.asked_s))]
         else:
             implied = Route(0, Strategy.SINGLE, (owner,))
             if owner == self.broker:
-                self.forwarders[topic] = forwarder = Forwarder(
-                    topic, self.broker, self.incarnation, implied, timing=self.timing, rules=self.rules
-                )
+                forwarder = self._know(topic, implied)
                 answers = forwarder.hello(message, now)
             else:
-                welcome = Welcome(
-                    topic, implied, (owner,), 0, (), self.timing.lease_s, message.asked_s, self.ring.version, ()
-                )
+                lease_s, asked_s = self.timing.lease_s, message.asked_s
+                welcome = Welcome(topic, implied, (owner,), 0, (), lease_s, asked_s, 0, (), publisher=message.publisher)
                 answers = [Reply(message.client, welcome)]
         return [(topic, self._with_ring(answer, message.ring_version)) for answer in answers]
+
+    def _know(self, topic: str, first: Route) -> Forwarder:
+        forwarder = Forwarder(topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules)
+        for peer in self._down:
+            forwarder.peer_lost(peer)
+        self.forwarders[topic] = forwarder
+        return forwarder
 
     def _with_ring(self, answer: Instruction, their_version: int) -> Instruction:
         """Rule 11: hello carries the ring's version; who has an older ring is given the present one."""
@@ -116,19 +122,7 @@ class Dispatcher:
             or not isinstance(answer.message, Welcome)
         ):
             return answer
-        w = answer.message
-        newer = Welcome(
-            w.topic,
-            w.route,
-            w.sources,
-            w.floor,
-            w.lost,
-            w.lease_s,
-            w.asked_s,
-            self.ring.version,
-            self.ring.brokers,
-            w.home,
-        )
+        newer = msgspec.structs.replace(answer.message, ring_version=self.ring.version, ring=self.ring.brokers)
         return Reply(answer.client, newer)
 
     def _renewed(self, message: Renew) -> list[Said]:
@@ -187,11 +181,25 @@ class Dispatcher:
         forwarder = self.forwarders.get(topic)
         return _about(topic, forwarder.subscribed(now)) if forwarder is not None else []
 
+    def sent(self, target: str) -> dict[str, tuple[int, int]]:
+        """What has been sent to this broker so far: (session, count) by topic."""
+        paths = {topic: each.paths[target] for topic, each in self.forwarders.items() if target in each.paths}
+        return {topic: (path.session, path.count) for topic, path in paths.items() if path.pending}
+
+    def confirmed(self, target: str, sent: dict[str, tuple[int, int]]) -> None:
+        """The broker has handled what `sent` had counted."""
+        for topic, (session, count) in sent.items():
+            forwarder = self.forwarders.get(topic)
+            if forwarder is not None:
+                forwarder.confirmed(target, session, count)
+
     def peer_lost(self, target: str) -> None:
+        self._down[target] = None
         for forwarder in self.forwarders.values():
             forwarder.peer_lost(target)
 
     def peer_restored(self, target: str) -> list[Said]:
+        self._down.pop(target, None)
         return [said for topic, each in self.forwarders.items() for said in _about(topic, each.peer_restored(target))]
 
     def own_restored(self) -> list[Said]:

@@ -37,10 +37,13 @@ from nearcast.wire.control import (
 )
 from nearcast.wire.envelope import CONTROL, END, HEARTBEAT, Envelope, notice
 
+_SESSIONS = 1 << 20  # per incarnation and topic; session ids of one agent never meet
+
 
 class Forwarder:
     __slots__ = (
         "_beat_s",
+        "_down",
         "_ended",
         "_generation",
         "_launch_s",
@@ -79,6 +82,7 @@ class Forwarder:
         self.paths: dict[str, Outbound] = {}
         self.clients = Register()
         self.forwarded_count = 0
+        self._down: dict[str, None] = {}
         self._sessions = 0
         self._ended: dict[int, int] = {}  # publisher -> END seen directly at our broker while the topic moves
         self._pending: list[Prepare | Tell] = []  # commands that wait for our own subscription
@@ -175,8 +179,8 @@ class Forwarder:
             else:
                 self._lazy_switch = True
         if command.eager:
-            unknowing = [entry.client for entry in self.clients.below(self.told) if entry.publisher]
-            out += [Reply(client, self.welcome(-math.inf)) for client in unknowing]
+            unknowing = [entry for entry in self.clients.below(self.told) if entry.publisher]
+            out += [Reply(each.client, self.welcome(-math.inf, each.publisher)) for each in unknowing]
         return [*out, self._ack(command.term, "tell", command.epoch)]
 
     def release(self, command: Release) -> list[Instruction]:
@@ -199,15 +203,19 @@ class Forwarder:
     # Clients
 
     def hello(self, message: Hello, now: float) -> list[Instruction]:
-        self.clients.renew(message.client, message.publisher, message.epoch, now + self.timing.lease_s)
-        return [Reply(message.client, self.welcome(message.asked_s))]
+        if message.attached:
+            self.clients.renew(message.client, message.publisher, message.epoch, now + self.timing.lease_s)
+        return [Reply(message.client, self.welcome(message.asked_s, message.publisher))]
 
     def bye(self, message: Bye) -> None:
         self.clients.leave(message.client, message.publisher)
 
-    def welcome(self, asked_s: float) -> Welcome:
+    def welcome(self, asked_s: float, publisher: int) -> Welcome:
         route = self.routes.get(self.told) or self.routes[self.floor]
-        return Welcome(self.topic, route, self.sources, self.floor, self.lost, self.timing.lease_s, asked_s, 0, ())
+        lease_s = self.timing.lease_s
+        return Welcome(
+            self.topic, route, self.sources, self.floor, self.lost, lease_s, asked_s, 0, (), publisher=publisher
+        )
 
     def ask(self, message: Ask, now: float) -> list[Instruction]:
         """Markers asked for within `merge_s` share a generation; one already launched may have passed the asker by."""
@@ -279,23 +287,25 @@ class Forwarder:
         for entry in self.clients.below(self.told):
             if entry.publisher == envelope.publisher:
                 entry.epoch = self.told  # told once; its next hello says what it has taken
-                return [Reply(entry.client, self.welcome(-math.inf))]
+                return [Reply(entry.client, self.welcome(-math.inf, entry.publisher))]
         return []
 
     # Connections
 
-    def confirmed(self, target: str, count: int) -> None:
+    def confirmed(self, target: str, session: int, count: int) -> None:
         path = self.paths.get(target)
-        if path is not None:
+        if path is not None and path.session == session:
             path.confirmed(count)
 
     def peer_lost(self, target: str) -> None:
+        self._down[target] = None
         path = self.paths.get(target)
         if path is not None:
             path.up = False
 
     def peer_restored(self, target: str) -> list[Instruction]:
         """Rule 4: what the broken connection may have swallowed is sent again, or the session is over and it is said."""
+        self._down.pop(target, None)
         path = self.paths.get(target)
         if path is None:
             return []
@@ -344,8 +354,7 @@ class Forwarder:
     def _open_paths(self, now: float) -> None:
         for target in self.members:
             if target != self.broker and target not in self.paths:
-                self._sessions += 1
-                self.paths[target] = Outbound(self.broker, self.incarnation * 1_000_000 + self._sessions)
+                self._new_path(target)
         self._beat_s = min(self._beat_s, now + self.timing.beat_s)
 
     def _break_all(self) -> list[Instruction]:
@@ -353,11 +362,14 @@ class Forwarder:
 
     def _break(self, target: str) -> list[Instruction]:
         """A new session: its first frame says that the one before may have been cut short."""
-        self._sessions += 1
-        up = self.paths[target].up
-        self.paths[target] = path = Outbound(self.broker, self.incarnation * 1_000_000 + self._sessions)
-        path.up = up
+        self._new_path(target)
         return self._over(target, notice(Broken(self.topic, self.broker), self.newest))
+
+    def _new_path(self, target: str) -> None:
+        self._sessions += 1
+        path = Outbound(self.broker, self.incarnation * _SESSIONS + self._sessions)
+        path.up = target not in self._down
+        self.paths[target] = path
 
     def _over(self, target: str, envelope: Envelope) -> list[Instruction]:
         path = self.paths[target]

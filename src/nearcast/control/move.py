@@ -95,7 +95,7 @@ class Move:
         self._saving = False
         self._quiet.clear()
         self._waiting = {broker: None for broker in self.participants if broker not in self.record.lost}
-        out = self._command_waiting(now)
+        out = [*map(self._prepare, self._catching_up), *self._command_waiting(now)]
         if self.record.phase is Phase.PREPARING and not self.rules.prepare_first:
             return out + self._advance(force=True)
         return out + self._advance()
@@ -103,13 +103,14 @@ class Move:
     # What agents say
 
     def ack(self, message: Ack, now: float) -> list[Instruction]:
-        if message.of == "prepare" and message.broker in self._catching_up:
-            return self._caught_up(message.broker, now)
-        expected = {Phase.PREPARING: "prepare", Phase.TOLD: "tell", Phase.DONE: "release"}[self.record.phase]
-        if message.of != expected or message.epoch != self.record.newest.epoch or self._saving:
+        if message.epoch != self.record.newest.epoch or self._saving:
             return []
-        self._waiting.pop(message.broker, None)
-        return self._advance()
+        out: list[Instruction] = []
+        if message.of == "prepare" and message.broker in self._catching_up:
+            out += self._caught_up(message.broker, now)
+        if message.of == {Phase.PREPARING: "prepare", Phase.TOLD: "tell", Phase.DONE: "release"}[self.record.phase]:
+            self._waiting.pop(message.broker, None)
+        return out + self._advance()
 
     def quiet(self, message: Quiet) -> list[Instruction]:
         if message.epoch == self.record.newest.epoch and self.record.phase is Phase.TOLD:
@@ -134,27 +135,34 @@ class Move:
 
     def agent_back(self, broker: str) -> list[Instruction]:
         """It starts from nothing, or has slept: it is prepared again and told what it missed."""
-        if broker not in self.participants or self._saving:
+        if broker not in self.participants:
             return []
         self._catching_up[broker] = None
-        return [self._prepare(broker)]
+        return [] if self._saving else [self._prepare(broker)]
+
+    def catching_up(self, broker: str) -> bool:
+        return broker in self._catching_up
 
     # Time
 
     def wake_s(self) -> float:
         back_s = min(self._back_s.values(), default=math.inf) + self.timing.lease_s
-        return min(back_s, self._sent_s + self.timing.retry_s) if self._waiting else back_s
+        return min(back_s, self._sent_s + self.timing.retry_s) if self._unanswered else back_s
 
     def tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        if self._waiting and not self._saving and now >= self._sent_s + self.timing.retry_s:
-            out += self._command_waiting(now)
+        if self._unanswered and now >= self._sent_s + self.timing.retry_s:
+            out += [*map(self._prepare, self._catching_up), *self._command_waiting(now)]
         for broker, back_s in list(self._back_s.items()):
             if now >= back_s + self.timing.lease_s:
                 del self._back_s[broker]
                 self.record = replace(self.record, lost=tuple(b for b in self.record.lost if b != broker))
                 out += self._announce_lost()
         return out
+
+    @property
+    def _unanswered(self) -> bool:
+        return not self._saving and bool(self._waiting or self._catching_up)
 
     # Steps
 

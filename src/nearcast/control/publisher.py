@@ -125,7 +125,7 @@ class Publisher:
         for broker in targets:
             self._confirmed.setdefault(broker, self.first - 1)
         self._announce_s = now + self.timing.idle_s
-        return out
+        return [*out, self._hello(now, targets[0])]  # so that the agent there knows whom to tell of the next move
 
     def _rebase(self, cut_off: list[str]) -> list[Instruction]:
         """The old leg broke: its unconfirmed messages open the new one, which then starts where certainty ends."""

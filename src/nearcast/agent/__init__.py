@@ -1,0 +1,5 @@
+"""The agent beside each broker."""
+
+from nearcast.agent.agent import Agent
+
+__all__ = ["Agent"]

@@ -1,0 +1,175 @@
+"""The agent: a thin shell around the dispatcher machine.
+
+It has a link to its own broker, one to the control bus, and links to other brokers as paths need them.
+"""
+
+from collections.abc import Callable
+
+from nearcast.brokers.link import Connect
+from nearcast.brokers.pool import Inbox, LinkPool
+from nearcast.control.dispatcher import Dispatcher, Said
+from nearcast.control.instructions import Answer, Attach, Detach, Reply, Say, Send
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.errors import LinkError
+from nearcast.domain.ring import Ring
+from nearcast.transport.alarm import Alarm
+from nearcast.transport.clock import Clock
+from nearcast.transport.crew import Crew
+from nearcast.wire.control import (
+    AGENT_SUBJECT,
+    COORDINATOR_SUBJECT,
+    Ask,
+    Bye,
+    Hello,
+    Launch,
+    Prepare,
+    Release,
+    Renew,
+    RingChange,
+    Tell,
+    agent_bus_subject,
+    client_subject,
+    seal,
+    unseal,
+)
+from nearcast.wire.envelope import decode, encode
+from nearcast.wire.rejects import Rejects
+
+_CONFIRM_S = 0.1
+_FROM_CLIENTS_AND_PEERS = Hello | Bye | Ask | Launch
+_FROM_COORDINATOR = Prepare | Tell | Release | Renew | RingChange
+
+
+class Agent:
+    """`incarnation` must differ from every earlier one of the same broker: a random number, or a start time."""
+
+    def __init__(
+        self,
+        broker: str,
+        connect: Connect,
+        ring: Ring,
+        *,
+        bus: str,
+        incarnation: int,
+        key: bytes,
+        clock: Clock,
+        timing: Timing | None = None,
+        rules: Rules = ALL_ON,
+    ) -> None:
+        self.broker = broker
+        self.rejects = Rejects()
+        self.machine = Dispatcher(broker, incarnation, ring, timing or Timing(), rules)
+        self._bus = bus
+        self._key = key
+        self._clock = clock
+        self._crew = Crew()
+        self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
+        self._alarm = Alarm(clock, self._tick)
+        self._confirming: dict[str, None] = {}
+
+    def start(self) -> None:
+        self._pool.reach(self.broker)
+        self._pool.reach(self._bus)
+        self._tick()
+
+    async def close(self) -> None:
+        self._alarm.cancel()
+        await self._pool.close()
+        await self._crew.close()
+
+    async def abandon(self) -> None:
+        """Ends at once, without a goodbye: what a crash looks like from outside."""
+        self._alarm.cancel()
+        await self._crew.close()
+
+    # What comes in
+
+    def _inbox(self, broker: str) -> Inbox | None:
+        if broker == self.broker:
+            return Inbox(AGENT_SUBJECT, self._from_clients)
+        if broker == self._bus:
+            return Inbox(agent_bus_subject(self.broker), self._from_coordinator)
+        return None
+
+    def _from_clients(self, data: bytes) -> None:
+        message = self.rejects.read(lambda: unseal(data, self._key), f"clients of {self.broker}")
+        if isinstance(message, _FROM_CLIENTS_AND_PEERS):
+            self._do(self.machine.message(message, self._clock.now()))
+
+    def _from_coordinator(self, data: bytes) -> None:
+        message = self.rejects.read(lambda: unseal(data, self._key), "the coordinator")
+        if isinstance(message, _FROM_COORDINATOR):
+            self._do(self.machine.message(message, self._clock.now()))
+
+    def _on_topic(self, topic: str) -> Callable[[bytes], None]:
+        def receive(data: bytes) -> None:
+            envelope = self.rejects.read(lambda: decode(data, self._key), f"topic {topic}")
+            if envelope is not None:
+                self._follow(self.machine.frame(topic, envelope, self._clock.now()))
+
+        return receive
+
+    def _link_changed(self, broker: str, up: bool) -> None:
+        if broker == self.broker:
+            self._do(self.machine.own_restored() if up else [])
+        elif broker != self._bus:
+            if up:
+                self._do(self.machine.peer_restored(broker))
+            else:
+                self.machine.peer_lost(broker)
+
+    # What goes out
+
+    def _tick(self) -> None:
+        self._do(self.machine.tick(self._clock.now(), broker_up=self._pool.up(self.broker)))
+
+    def _do(self, said: list[Said]) -> None:
+        self._follow(said)
+        self._alarm.set(self.machine.wake_s())
+
+    def _follow(self, said: list[Said]) -> None:
+        for topic, instruction in said:
+            match instruction:
+                case Send(broker, envelope):
+                    self._pool.publish(broker, topic, encode(envelope, self._key))
+                    if broker != self.broker:
+                        self._confirm_soon(broker)
+                case Say(broker, message):
+                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._key))
+                case Reply(client, message):
+                    self._pool.publish(self.broker, client_subject(client), seal(message, self._key))
+                case Answer(message):
+                    self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(message, self._key))
+                case Attach():
+                    self._attach(topic)
+                case Detach():
+                    self._pool.detach(self.broker, topic)
+                case _:
+                    raise AssertionError(f"an agent does not {instruction}")
+
+    def _attach(self, topic: str) -> None:
+        def attached() -> None:
+            self._do(self.machine.subscribed(topic, self._clock.now()))
+
+        self._pool.attach(self.broker, topic, self._on_topic(topic), attached)
+
+    # Confirmations of what was forwarded
+
+    def _confirm_soon(self, broker: str) -> None:
+        if broker not in self._confirming:
+            self._confirming[broker] = None
+            self._clock.call_later(_CONFIRM_S, self._start_confirming, broker)
+
+    def _start_confirming(self, broker: str) -> None:
+        self._crew.start(self._confirm(broker), f"confirmations of {broker}")
+
+    async def _confirm(self, broker: str) -> None:
+        try:
+            sent = self.machine.sent(broker)
+            await self._pool.flush(broker)
+            self.machine.confirmed(broker, sent)
+        except LinkError:
+            pass  # the paths are sent again when the link is back
+        finally:
+            self._confirming.pop(broker, None)

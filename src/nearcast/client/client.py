@@ -1,0 +1,187 @@
+"""The client: publish and subscribe by topic, wherever the topic is."""
+
+import hashlib
+import random
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from nearcast.brokers.link import Connect
+from nearcast.brokers.pool import Inbox, LinkPool
+from nearcast.client.publication import Publication
+from nearcast.client.subscription import OnMessage, OnReport, Overflow, Subscription
+from nearcast.control.publisher import Publisher
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.subscriber import Subscriber
+from nearcast.control.timing import Timing
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.ring import Ring
+from nearcast.domain.topic import validate_topic
+from nearcast.transport.clock import Clock, SystemClock
+from nearcast.transport.crew import Crew
+from nearcast.wire.control import Generation, Unsure, Welcome, client_subject, unseal
+from nearcast.wire.rejects import Rejects
+
+
+class Client:
+    """Use as `async with Client(...) as client`, or call `close()`.
+
+    `name` must be unique in the fleet; `ring` need only hold some brokers of it: agents send a newer one. `rng` gives
+    publisher ids, so that a seeded run repeats itself; leave it out in production.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connect: Connect,
+        ring: Ring,
+        *,
+        key: bytes,
+        clock: Clock | None = None,
+        timing: Timing | None = None,
+        rules: Rules = ALL_ON,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.name = name
+        self.rejects = Rejects()
+        self._ring = ring
+        self._key = key
+        self._clock = clock or SystemClock()
+        self._timing = timing or Timing()
+        self._rules = rules
+        self._rng = rng or random.SystemRandom()
+        self._crew = Crew()
+        self._pool = LinkPool(connect, self._clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
+        self._publications: dict[str, Publication] = {}
+        self._by_id: dict[int, Publication] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        timeout_s: float = 30.0,
+        begun: Callable[[int], None] | None = None,
+    ) -> int:
+        """Returns the message's sequence number once it is handed to the server's connection.
+
+        `begun` is told the number before the message leaves. Raises TopicNameError, or LeaseLost when no route could
+        be had in time.
+        """
+        return await self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
+
+    def publication(self, topic: str) -> Publication:
+        """This client's publisher on the topic, opened on first use."""
+        publication = self._publications.get(topic)
+        if publication is None:
+            validate_topic(topic)
+            publisher_id = self._rng.getrandbits(63) + 1
+            machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
+            for broker in self._pool.broken:
+                machine.lost(broker)
+            publication = Publication(machine, self._pool, self._clock, self._crew, self._key)
+            self._publications[topic] = self._by_id[publisher_id] = publication
+        return publication
+
+    async def subscribe(
+        self,
+        topic: str,
+        callback: OnMessage | None = None,
+        *,
+        on_report: OnReport | None = None,
+        buffer: int = 65_536,
+        overflow: Overflow = Overflow.DROP_OLDEST,
+    ) -> Subscription:
+        """Returns when every message published from now on will arrive, once and in its publisher's order.
+
+        Without a callback, iterate over the subscription; at most `buffer` messages wait. `on_report` is told of gaps
+        and discontinuities. One subscription per topic and client: share it, or use a second client.
+        """
+        validate_topic(topic)
+        if topic in self._subscriptions:
+            raise ConfigError(f"client {self.name!r} is subscribed to {topic!r} already; share that subscription")
+        machine = Subscriber(
+            topic, stable_key(self.name), self.name, self._ring, timing=self._timing, rules=self._rules
+        )
+        subscription = Subscription(
+            machine,
+            self._pool,
+            self._clock,
+            key=self._key,
+            rejects=self.rejects,
+            on_message=callback,
+            on_report=on_report,
+            buffer=buffer,
+            overflow=overflow,
+            closed=self._forget,
+        )
+        self._subscriptions[topic] = subscription
+        try:
+            await subscription.start()
+        except BaseException:
+            subscription.close()
+            raise
+        return subscription
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What this client is subscribed to, or about to be."""
+        return tuple(self._subscriptions)
+
+    async def close(self) -> None:
+        """Says goodbye everywhere, hands over what was published, and ends."""
+        for subscription in list(self._subscriptions.values()):
+            subscription.close()
+        for publication in self._publications.values():
+            publication.close()
+        await self._pool.close()
+        await self._crew.close()
+
+    async def abandon(self) -> None:
+        """Ends at once, without a goodbye: what a crash looks like from outside."""
+        await self._crew.close()
+
+    # Within
+
+    def _forget(self, topic: str) -> None:
+        self._subscriptions.pop(topic, None)
+
+    def _inbox(self, broker: str) -> Inbox:
+        def receive(data: bytes) -> None:
+            message = self.rejects.read(lambda: unseal(data, self._key), f"agent of {broker}")
+            if isinstance(message, Welcome | Unsure | Generation):
+                self._answered(message, broker)
+
+        return Inbox(client_subject(self.name), receive)
+
+    def _answered(self, message: Welcome | Unsure | Generation, broker: str) -> None:
+        if isinstance(message, Welcome) and message.ring_version > self._ring.version:
+            self._ring = Ring(message.ring, message.ring_version)
+        if not isinstance(message, Generation) and message.publisher:
+            publication = self._by_id.get(message.publisher)
+            if publication is not None:
+                publication.answered(message)
+            return
+        subscription = self._subscriptions.get(message.topic)
+        if subscription is not None:
+            subscription.answered(message, broker)
+
+    def _link_changed(self, broker: str, up: bool) -> None:
+        for publication in self._publications.values():
+            publication.link_changed(broker, up)
+        for subscription in list(self._subscriptions.values()):
+            subscription.link_changed(broker, up)
+
+
+def stable_key(name: str) -> int:
+    """A number from a name, the same in every process: it decides which of several brokers a client sticks to."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")

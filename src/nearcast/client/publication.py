@@ -1,0 +1,126 @@
+"""One topic that a client publishes on: the publisher machine with its connections."""
+
+import asyncio
+from collections.abc import Callable
+
+from nearcast.brokers.pool import LinkPool
+from nearcast.control.instructions import Instruction, Say, Send
+from nearcast.control.publisher import Publisher
+from nearcast.domain.errors import LeaseLost, LinkError
+from nearcast.transport.alarm import Alarm
+from nearcast.transport.clock import Clock
+from nearcast.transport.crew import Crew
+from nearcast.wire.control import AGENT_SUBJECT, ToClient, Unsure, Welcome, seal
+from nearcast.wire.envelope import encode
+
+_CONFIRM_S = 0.1  # how long confirmations are put together, at the price of as much to send again after a break
+
+
+class Publication:
+    def __init__(self, machine: Publisher, pool: LinkPool, clock: Clock, crew: Crew, key: bytes) -> None:
+        self.machine = machine
+        self._pool = pool
+        self._clock = clock
+        self._crew = crew
+        self._key = key
+        self._alarm = Alarm(clock, self._tick)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._confirming: dict[str, None] = {}
+        self._over = False
+        self._tick()
+
+    async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
+        """Hands the message to the connections of its route and returns its sequence number."""
+        machine = self.machine
+        if not machine.can_publish(self._clock.now()):
+            await self._wait_for_route(timeout_s)
+        if begun is not None:
+            begun(machine.seq + 1)
+        self._follow(machine.publish(payload, self._clock.now(), int(self._clock.wall() * 1e9)))
+        for broker in machine.waits_for():
+            if broker not in self._confirming:
+                self._confirming[broker] = None
+                self._clock.call_later(_CONFIRM_S, self._start_confirming, broker)
+        return machine.seq
+
+    def answered(self, message: ToClient) -> None:
+        match message:
+            case Welcome():
+                self._do(self.machine.welcome(message, self._clock.now()))
+            case Unsure():
+                self.machine.unsure(message)
+                self._do([])
+            case _:
+                pass
+
+    def link_changed(self, broker: str, up: bool) -> None:
+        self._do(self.machine.restored(broker, self._clock.now()) if up else self.machine.lost(broker))
+
+    def close(self) -> None:
+        self._over = True
+        self._alarm.cancel()
+        self._follow(self.machine.close())
+
+    # Within
+
+    async def _wait_for_route(self, timeout_s: float) -> None:
+        timer = self._clock.call_later(timeout_s, self._wake)
+        until_s = self._clock.now() + timeout_s
+        try:
+            while not self.machine.can_publish(self._clock.now()):
+                if self._clock.now() >= until_s or self._over:
+                    raise LeaseLost(
+                        f"topic {self.machine.topic!r}: no agent confirmed a route within {timeout_s:g} s, or too much"
+                        " is unconfirmed; are the brokers and their agents up?"
+                    )
+                self._tick()
+                waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiting.append(waiting)
+                await waiting
+        finally:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    def _tick(self) -> None:
+        self._do(self.machine.tick(self._clock.now()))
+
+    def _do(self, instructions: list[Instruction]) -> None:
+        self._follow(instructions)
+        if not self._over:
+            self._alarm.set(self.machine.wake_s())
+        if self._waiting and self.machine.can_publish(self._clock.now()):
+            self._wake()
+
+    def _follow(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Send(broker, envelope):
+                    self._pool.publish(broker, self.machine.topic, encode(envelope, self._key))
+                case Say(broker, message):
+                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._key))
+                case _:
+                    raise AssertionError(f"a publisher does not {instruction}")
+
+    def _start_confirming(self, broker: str) -> None:
+        self._crew.start(self._confirm(broker), f"confirmations of {broker}")
+
+    async def _confirm(self, broker: str) -> None:
+        """Asks the broker, one round trip at a time, until it has confirmed all there is."""
+        try:
+            while broker in self.machine.waits_for():
+                seq = self.machine.seq
+                try:
+                    await self._pool.flush(broker)
+                except LinkError:
+                    await self._clock.sleep(_CONFIRM_S)
+                    continue
+                self.machine.confirmed(broker, seq)
+                self._do([])
+                await self._clock.sleep(_CONFIRM_S)
+        finally:
+            self._confirming.pop(broker, None)

@@ -1,0 +1,217 @@
+"""One subscription as the application holds it: an async iterator, a context manager, or a callback."""
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
+
+from nearcast.brokers.pool import LinkPool
+from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
+from nearcast.control.subscriber import Subscriber
+from nearcast.domain.errors import NearcastError
+from nearcast.domain.message import Message
+from nearcast.domain.report import Discontinuity, Gap
+from nearcast.transport.alarm import Alarm
+from nearcast.transport.clock import Clock
+from nearcast.wire.control import AGENT_SUBJECT, Generation, ToClient, Unsure, Welcome, seal
+from nearcast.wire.envelope import Envelope, decode
+from nearcast.wire.rejects import Rejects
+
+
+class Overflow(enum.StrEnum):
+    """What happens to a message that finds the buffer full. Whatever is dropped is reported as a `Gap`."""
+
+    DROP_OLDEST = "drop_oldest"
+    DROP_NEWEST = "drop_newest"
+    FAIL = "fail"  # iterating raises SlowConsumer once the buffer is empty; the subscription ends
+
+
+class SlowConsumer(NearcastError):
+    """The application did not take its messages as fast as they came, and asked to be told so."""
+
+
+OnMessage = Callable[[Message], None]
+OnReport = Callable[[Gap | Discontinuity], None]
+
+
+class Subscription:
+    """Made by `Client.subscribe`. Iterate over it, or give a callback; leave it with `close()` or `async with`.
+
+    Reports of what may be missing go to `on_report`, in order with the messages that a callback gets.
+    """
+
+    def __init__(
+        self,
+        machine: Subscriber,
+        pool: LinkPool,
+        clock: Clock,
+        *,
+        key: bytes,
+        rejects: Rejects,
+        on_message: OnMessage | None,
+        on_report: OnReport | None,
+        buffer: int,
+        overflow: Overflow,
+        closed: Callable[[str], None],
+    ) -> None:
+        self.topic = machine.topic
+        self.machine = machine
+        self.dropped_count = 0
+        self._pool = pool
+        self._clock = clock
+        self._key = key
+        self._rejects = rejects
+        self._on_message = on_message
+        self._on_report = on_report
+        self._size = buffer
+        self._overflow = overflow
+        self._closed = closed
+        self._alarm = Alarm(clock, self._tick)
+        self._buffer: deque[Message] = deque()
+        self._news: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._over = False
+        self._failed = False
+
+    # For the application
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        if self._on_message is not None:
+            raise TypeError(f"the subscription to {self.topic!r} has a callback: its messages go there")
+        return self
+
+    async def __anext__(self) -> Message:
+        while not self._buffer:
+            if self._failed:
+                raise SlowConsumer(f"topic {self.topic!r}: more than {self._size} messages waited to be taken")
+            if self._over:
+                raise StopAsyncIteration
+            self._news = asyncio.get_running_loop().create_future()
+            await self._news
+        return self._buffer.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the topic. Messages already taken in can still be iterated over."""
+        if not self._over:
+            self._over = True
+            self._alarm.cancel()
+            self._follow(self.machine.close())
+            self._wake()
+            self._closed(self.topic)
+
+    # For the client
+
+    async def start(self) -> None:
+        """Returns when the promise holds."""
+        self._tick()
+        await self._ready
+
+    def answered(self, message: ToClient, broker: str) -> None:
+        match message:
+            case Welcome():
+                self._do(self.machine.welcome(message, broker, self._clock.now()))
+            case Unsure():
+                self.machine.unsure(message)
+                self._do([])
+            case Generation():
+                self._do(self.machine.generation(message, self._clock.now()))
+
+    def link_changed(self, broker: str, up: bool) -> None:
+        now = self._clock.now()
+        if not up:
+            self._do(self.machine.lost(broker, now))
+        elif self._pool.is_attached(broker, self.topic):
+            self._do(self.machine.restored(broker, now))
+
+    # Within
+
+    def _receive(self, broker: str) -> Callable[[bytes], None]:
+        source = f"topic {self.topic} at {broker}"
+
+        def receive(data: bytes) -> None:
+            envelope = self._rejects.read(lambda: decode(data, self._key), source)
+            if envelope is None or self._over:
+                return
+            out = self.machine.frame(envelope, broker, self._clock.now())
+            if len(out) == 1 and type(out[0]) is Deliver:  # nothing but the message itself: no timer has changed
+                self._deliver(out[0].envelope)
+            else:
+                self._do(out)
+
+        return receive
+
+    def _tick(self) -> None:
+        self._do(self.machine.tick(self._clock.now()))
+
+    def _do(self, instructions: list[Instruction]) -> None:
+        self._follow(instructions)
+        if not self._over:
+            self._alarm.set(self.machine.wake_s())
+
+    def _follow(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Deliver(envelope):
+                    self._deliver(envelope)
+                case Report(what):
+                    self._report(what)
+                case Say(broker, message):
+                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._key))
+                case Attach(broker):
+                    self._attach(broker)
+                case Detach(broker):
+                    self._pool.detach(broker, self.topic)
+                case Ready():
+                    self._ready.set_result(None)
+
+    def _attach(self, broker: str) -> None:
+        def attached() -> None:
+            self._do(self.machine.attached(broker, self._clock.now()))
+
+        self._pool.attach(broker, self.topic, self._receive(broker), attached)
+
+    def _deliver(self, envelope: Envelope) -> None:
+        message = Message(self.topic, envelope.payload, envelope.publisher, envelope.seq, envelope.sent_ns)
+        if self._on_message is not None:
+            self._on_message(message)
+        elif len(self._buffer) < self._size:
+            self._buffer.append(message)
+            self._wake()
+        else:
+            self._overflowed(message)
+
+    def _overflowed(self, message: Message) -> None:
+        if self._overflow is Overflow.FAIL:
+            self._failed = True
+            self.close()
+            return
+        dropped = message
+        if self._overflow is Overflow.DROP_OLDEST:
+            dropped = self._buffer.popleft()
+            self._buffer.append(message)
+        self.dropped_count += 1
+        if dropped.sequenced and self._on_report is not None:
+            self._on_report(Gap(self.topic, dropped.publisher, dropped.seq, dropped.seq))
+
+    def _report(self, what: Gap | Discontinuity) -> None:
+        if self._on_report is None:
+            return
+        if isinstance(what, Discontinuity):  # the machine counts on the process's own clock
+            ahead_s = self._clock.wall() - self._clock.now()
+            to_s = None if what.to_s is None else what.to_s + ahead_s
+            what = Discontinuity(what.topic, what.broker, what.from_s + ahead_s, to_s)
+        self._on_report(what)
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)

@@ -1,0 +1,73 @@
+"""The agents as their coordinator sees them: who is alive, in which incarnation, with which topics in use (rule 9)."""
+
+import math
+
+from nearcast.control.timing import Timing
+from nearcast.domain.errors import MoveRefused
+from nearcast.wire.control import Alive
+
+_MARGIN = 1.2  # clocks drift: the agent's lease must be over before we count it as over
+
+
+class Agents:
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._heard_s: dict[str, float] = {}
+        self._incarnation: dict[str, int] = {}
+        self._topics: dict[str, tuple[str, ...]] = {}
+        self._away: dict[str, None] = {}
+
+    def forget(self, now: float) -> None:
+        """A new leader knows of nobody for sure: each agent has a lease's time to be heard, and is caught up then."""
+        self._incarnation.clear()
+        for broker in self._heard_s:
+            self._heard_s[broker] = now
+
+    def expect(self, broker: str, now: float) -> None:
+        """The records name it: if it is never heard, it will be missed."""
+        self._heard_s.setdefault(broker, now)
+
+    def heard(self, message: Alive, now: float) -> bool:
+        """True when the agent must be caught up: it is new, or was given up."""
+        broker = message.broker
+        stale = self._incarnation.get(broker) != message.incarnation or broker in self._away
+        self._heard_s[broker] = now
+        self._incarnation[broker] = message.incarnation
+        self._topics[broker] = message.topics
+        self._away.pop(broker, None)
+        return stale
+
+    def lost(self, now: float) -> list[str]:
+        """Agents whose lease has surely run out since this was last asked."""
+        out = [
+            broker
+            for broker, heard_s in self._heard_s.items()
+            if broker not in self._away and now >= heard_s + self._patience_s
+        ]
+        self._away.update(dict.fromkeys(out))
+        return out
+
+    def next_loss_s(self) -> float:
+        alive = [heard_s for broker, heard_s in self._heard_s.items() if broker not in self._away]
+        return min(alive, default=math.inf) + self._patience_s
+
+    def known(self) -> list[str]:
+        return sorted(self._heard_s)
+
+    def topics_in_use(self) -> list[str]:
+        return sorted({topic for topics in self._topics.values() for topic in topics})
+
+    def must_answer(self, broker: str, now: float) -> None:
+        """Raises MoveRefused for a broker whose agent is not there."""
+        if broker not in self._heard_s or broker in self._away:
+            raise MoveRefused(
+                f"broker {broker!r} has no agent that answers; known are {', '.join(self.known()) or 'none'}"
+            )
+        if now >= self._heard_s[broker] + self._patience_s:
+            raise MoveRefused(
+                f"broker {broker!r}: its agent has not been heard for {now - self._heard_s[broker]:.0f} s"
+            )
+
+    @property
+    def _patience_s(self) -> float:
+        return _MARGIN * self._timing.lease_s

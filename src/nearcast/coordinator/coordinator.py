@@ -1,0 +1,303 @@
+"""The coordinator: leader by lease, the moves of all topics, the leases of all agents.
+
+Any number may run; one leads. A leader writes before it acts, and acts only while its own lease holds; a new one
+reads the records and rolls every unfinished move forward (rule 10).
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable
+
+from nearcast.brokers.link import Connect
+from nearcast.brokers.pool import Inbox, LinkPool
+from nearcast.control.instructions import Command, Instruction
+from nearcast.control.move import Move, Save
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.coordinator.agents import Agents
+from nearcast.coordinator.records import Records
+from nearcast.domain.errors import Conflict, LeaseLost, StoreDown
+from nearcast.domain.record import Phase, TopicRecord
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Route, Strategy
+from nearcast.domain.topic import validate_topic
+from nearcast.store.store import Store
+from nearcast.transport.alarm import Alarm
+from nearcast.transport.clock import Clock
+from nearcast.transport.crew import Crew
+from nearcast.wire.control import (
+    COORDINATOR_SUBJECT,
+    Ack,
+    Alive,
+    Quiet,
+    Renew,
+    RingChange,
+    ToAgent,
+    agent_bus_subject,
+    seal,
+    unseal,
+)
+from nearcast.wire.rejects import Rejects
+
+_LEADER = "leader"
+OnMove = Callable[[str, int, str], None]
+
+
+class Coordinator:
+    """`on_move(topic, epoch, phase)` is told of every phase that is written."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Connect,
+        store: Store,
+        ring: Ring,
+        *,
+        bus: str,
+        key: bytes,
+        clock: Clock,
+        timing: Timing | None = None,
+        rules: Rules = ALL_ON,
+        on_move: OnMove | None = None,
+    ) -> None:
+        self.name = name
+        self.rejects = Rejects()
+        self.ring = ring
+        self.term: int | None = None  # None while another leads
+        self.moves: dict[str, Move] = {}
+        self._store = store
+        self._bus = bus
+        self._key = key
+        self._clock = clock
+        self._timing = timing or Timing()
+        self._rules = rules
+        self._on_move = on_move
+        self._records = Records(store, fenced=rules.terms)
+        self._agents = Agents(self._timing)
+        self._crew = Crew()
+        self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=lambda _broker, _up: None)
+        self._alarm = Alarm(clock, self._tick)
+        self._lead_until_s = -math.inf
+        self._changed: list[asyncio.Future[None]] = []
+
+    def start(self) -> None:
+        self._pool.reach(self._bus)
+        self._crew.start(self._lead(), f"leadership of {self.name}")
+
+    async def close(self) -> None:
+        """Steps down, so that another need not wait for the lease to run out."""
+        self._alarm.cancel()
+        await self._crew.close()
+        if self.leading:
+            with contextlib.suppress(StoreDown):  # then it runs out by itself
+                await self._store.release(_LEADER, self.name)
+        await self._pool.close()
+
+    async def abandon(self) -> None:
+        """Ends at once, without a goodbye: what a crash looks like from outside."""
+        self._alarm.cancel()
+        await self._crew.close()
+
+    @property
+    def leading(self) -> bool:
+        if self.term is None:
+            return False
+        return self._clock.now() < self._lead_until_s or not self._rules.terms
+
+    # Orders
+
+    def begin(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> None:
+        """Starts a move; `settled` waits for it. Raises MoveRefused, or LeaseLost when this coordinator does not lead."""
+        self._must_lead()
+        validate_topic(topic)
+        for broker in brokers:
+            self._agents.must_answer(broker, self._clock.now())
+        self._do(topic, self._move(topic).begin(strategy, brokers, eager=eager))
+
+    async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> int:
+        """Moves a topic and returns its epoch when every agent has been told; clients follow by themselves."""
+        self.begin(topic, strategy, brokers, eager=eager)
+        move = self.moves[topic]
+        epoch = move.record.newest.epoch
+        while self.moves.get(topic) is move and not (move.draining or move.finished):
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._changed.append(waiting)
+            await waiting
+        if self.moves.get(topic) is not move:
+            raise LeaseLost(f"topic {topic!r}: another coordinator leads now, and goes on with the move")
+        return epoch
+
+    def movable(self, topic: str) -> bool:
+        move = self.moves.get(topic)
+        return move is None or move.draining or move.finished
+
+    async def change_ring(self, brokers: tuple[str, ...]) -> None:
+        """Rule 11: every topic in use is given an explicit route where it is, and only then the ring changes."""
+        self._must_lead()
+        ring = Ring(brokers, self.ring.version + 1)
+        if self._rules.pin_ring:
+            for topic in self._agents.topics_in_use():
+                if topic not in self.moves and ring.owner(topic) != self.ring.owner(topic):
+                    owner = self.ring.owner(topic)
+                    await self.move(topic, Strategy.SINGLE, (owner,))
+        self._must_lead()
+        await self._records.save_ring(ring)
+        self.ring = ring
+        for topic, move in self.moves.items():
+            move.directory = ring.owner(topic)
+            self._do(topic, move.agent_back(move.directory))
+        assert self.term is not None
+        for broker in self._agents.known():
+            self._say(broker, RingChange(self.term, ring.version, ring.brokers))
+
+    # Leadership
+
+    async def _lead(self) -> None:
+        """Holds the leader's lease, or tries to get it, for ever."""
+        ttl_s = self._timing.lease_s
+        while True:
+            asked_s = self._clock.now()
+            try:
+                term = await self._store.acquire(_LEADER, self.name, ttl_s)
+                if term is None:
+                    self._step_down()
+                else:
+                    self._lead_until_s = asked_s + ttl_s
+                    if term != self.term:
+                        await self._take_over(term)
+            except StoreDown:
+                pass  # nothing moves; when our lease runs out we stop acting
+            await self._clock.sleep(ttl_s / 4)
+
+    async def _take_over(self, term: int) -> None:
+        records = await self._records.load()
+        stored = await self._records.load_ring()
+        if stored is not None and stored.version > self.ring.version:
+            self.ring = stored
+        self.term = term
+        self._agents.forget(self._clock.now())
+        self.moves = {}
+        for record in records:
+            self.moves[record.topic] = Move(record, self.ring.owner(record.topic), self._timing, self._rules)
+        for topic, move in list(self.moves.items()):
+            for broker in move.participants:
+                self._agents.expect(broker, self._clock.now())
+            self._do(topic, move.resume(term))
+        self._alarm.set(self._wake_s())
+
+    def _step_down(self) -> None:
+        if self.term is not None and self._rules.terms:
+            self.term = None
+            self.moves = {}
+            self._wake()
+
+    def _must_lead(self) -> None:
+        if not self.leading:
+            raise LeaseLost(f"coordinator {self.name!r} does not lead now; ask the one that does")
+
+    # What agents say
+
+    def _inbox(self, broker: str) -> Inbox:
+        assert broker == self._bus
+        return Inbox(COORDINATOR_SUBJECT, self._receive)
+
+    def _receive(self, data: bytes) -> None:
+        message = self.rejects.read(lambda: unseal(data, self._key), "agents")
+        if not self.leading:
+            return
+        now = self._clock.now()
+        match message:
+            case Ack() if message.topic in self.moves:
+                self._do(message.topic, self.moves[message.topic].ack(message, now))
+            case Quiet() if message.topic in self.moves:
+                self._do(message.topic, self.moves[message.topic].quiet(message))
+            case Alive():
+                self._heard(message, now)
+            case _:
+                pass
+
+    def _heard(self, message: Alive, now: float) -> None:
+        """Rule 9: an agent gets its lease when it knows all that it should; a new or returning one is caught up first."""
+        broker = message.broker
+        if self._agents.heard(message, now):
+            for topic, move in list(self.moves.items()):
+                self._do(topic, move.agent_back(broker))
+        if any(move.catching_up(broker) for move in self.moves.values()):
+            return
+        assert self.term is not None
+        ring = self.ring
+        self._say(broker, Renew(self.term, message.asked_s, self._timing.lease_s, ring.version, ring.brokers))
+
+    # Time
+
+    def _wake_s(self) -> float:
+        if not self.leading:
+            return math.inf
+        moves_s = min((move.wake_s() for move in self.moves.values()), default=math.inf)
+        return min(moves_s, self._agents.next_loss_s())
+
+    def _tick(self) -> None:
+        if not self.leading:
+            return
+        now = self._clock.now()
+        for broker in self._agents.lost(now):
+            for topic, move in list(self.moves.items()):
+                self._do(topic, move.agent_lost(broker))
+        for topic, move in list(self.moves.items()):
+            if now >= move.wake_s():
+                self._do(topic, move.tick(now))
+        self._alarm.set(self._wake_s())
+
+    # Instructions
+
+    def _move(self, topic: str) -> Move:
+        move = self.moves.get(topic)
+        if move is None:
+            owner = self.ring.owner(topic)
+            assert self.term is not None
+            implied = TopicRecord(topic, Phase.DONE, (Route(0, Strategy.SINGLE, (owner,)),), 0, self.term)
+            self.moves[topic] = move = Move(implied, owner, self._timing, self._rules)
+        return move
+
+    def _do(self, topic: str, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Save(record):
+                    self._crew.start(self._save(self.moves[topic], record), f"save {topic}")
+                case Command(broker, message):
+                    self._say(broker, message)
+                case _:
+                    raise AssertionError(f"a coordinator does not {instruction}")
+        self._alarm.set(self._wake_s())
+        self._wake()
+
+    async def _save(self, move: Move, record: TopicRecord) -> None:
+        while self.leading and self.moves.get(record.topic) is move:
+            try:
+                await self._records.save(record)
+            except Conflict:
+                self._step_down()  # another leads: it read our record, or wrote its own
+                return
+            except StoreDown:
+                await self._clock.sleep(self._timing.retry_s)
+                continue
+            if self._on_move is not None:
+                self._on_move(record.topic, record.newest.epoch, record.phase)
+            self._saved(move, record.topic)
+            return
+
+    def _saved(self, move: Move, topic: str) -> None:
+        """Written, but while we waited another may have taken over: then it acts on what we wrote."""
+        if self.leading and self.moves.get(topic) is move:
+            self._do(topic, move.saved(self._clock.now()))
+
+    def _say(self, broker: str, message: ToAgent) -> None:
+        if self.leading:
+            self._pool.publish(self._bus, agent_bus_subject(broker), seal(message, self._key))
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, []
+        for each in changed:
+            if not each.done():
+                each.set_result(None)

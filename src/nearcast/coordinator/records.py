@@ -1,0 +1,77 @@
+"""How topic records and the ring are written in the store: one key per topic, by compare-and-set (rule 10)."""
+
+from typing import TypeVar
+
+import msgspec
+
+from nearcast.domain.errors import Conflict, StoreError
+from nearcast.domain.record import TopicRecord
+from nearcast.domain.ring import Ring
+from nearcast.store.store import ABSENT, Store
+
+_T = TypeVar("_T")
+_TOPICS = "topic/"
+_RING = "ring"
+
+_encoder = msgspec.json.Encoder()
+_topic_decoder = msgspec.json.Decoder(TopicRecord)
+
+
+class _StoredRing(msgspec.Struct, frozen=True):
+    version: int
+    brokers: tuple[str, ...]
+
+
+_ring_decoder = msgspec.json.Decoder(_StoredRing)
+
+
+class Records:
+    """Remembers the revision of every key it has read or written, so that a write of another is found out."""
+
+    def __init__(self, store: Store, *, fenced: bool = True) -> None:
+        self._store = store
+        self._revisions: dict[str, int] = {}
+        self._fenced = fenced  # False only to show what rule 10 is for
+
+    async def load(self) -> list[TopicRecord]:
+        records = []
+        self._revisions.clear()
+        for entry in await self._store.list(_TOPICS):
+            self._revisions[entry.key] = entry.revision
+            if entry.value is not None:
+                records.append(_decoded(_topic_decoder, entry.key, entry.value))
+        return records
+
+    async def save(self, record: TopicRecord) -> None:
+        """Raises Conflict when another has written the topic since it was read."""
+        await self._put(_TOPICS + record.topic, _encoder.encode(record))
+
+    async def load_ring(self) -> Ring | None:
+        entry = await self._store.get(_RING)
+        if entry is None or entry.value is None:
+            return None
+        self._revisions[_RING] = entry.revision
+        stored = _decoded(_ring_decoder, _RING, entry.value)
+        return Ring(stored.brokers, stored.version)
+
+    async def save_ring(self, ring: Ring) -> None:
+        await self._put(_RING, _encoder.encode(_StoredRing(ring.version, ring.brokers)))
+
+    async def _put(self, key: str, value: bytes) -> None:
+        try:
+            self._revisions[key] = await self._store.put(key, value, self._revisions.get(key, ABSENT))
+        except Conflict:
+            entry = await self._store.get(key)
+            if entry is not None and entry.value == value:  # ours: a write whose answer was lost
+                self._revisions[key] = entry.revision
+            elif self._fenced:
+                raise
+            else:
+                self._revisions[key] = await self._store.put(key, value, entry.revision if entry else ABSENT)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], key: str, value: bytes) -> _T:
+    try:
+        return decoder.decode(value)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"store: the value of {key!r} is not readable: {error}") from error

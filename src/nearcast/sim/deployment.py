@@ -1,0 +1,210 @@
+"""A whole nearcast deployment in virtual time: the production client, agent and coordinator on a simulated network.
+
+Everything the clients do is written into a `History`, in the time of the run.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+from nearcast.agent import Agent
+from nearcast.client import Client, Subscription
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.coordinator import Coordinator
+from nearcast.domain.errors import LeaseLost
+from nearcast.domain.message import Message
+from nearcast.domain.report import Discontinuity, Gap
+from nearcast.domain.ring import Ring
+from nearcast.sim.clock import WALL_AT_START_S, Skew
+from nearcast.sim.history import History
+from nearcast.sim.network import Network, Process
+
+BUS = "bus"
+KEY = b"virtual"
+
+
+@dataclass(slots=True)
+class SimClient:
+    process: Process
+    client: Client
+    subscriptions: dict[int, Subscription] = field(default_factory=dict)
+
+
+class Deployment:
+    """`network` has the faults of wires and servers; the methods here start, stop and crash nearcast's own processes."""
+
+    def __init__(
+        self,
+        network: Network,
+        brokers: tuple[str, ...],
+        *,
+        timing: Timing,
+        rules: Rules = ALL_ON,
+        rng: random.Random,
+        skewed: bool = False,
+    ) -> None:
+        self.network = network
+        self.history = History()
+        self.ring = Ring(brokers)
+        self.agents: dict[str, Agent] = {}
+        self.coordinators: dict[str, Coordinator] = {}
+        self.clients: dict[str, SimClient] = {}
+        self._timing = timing
+        self._rules = rules
+        self._rng = rng
+        self._skewed = skewed
+        self._incarnations = 0
+        self._subscription_ids = 0
+        self._clock = network.start_process("observer").clock
+        network.add_broker(BUS)
+        for broker in brokers:
+            network.add_broker(broker)
+
+    @property
+    def now(self) -> float:
+        return self._clock.now()
+
+    async def sleep(self, delay_s: float) -> None:
+        await self._clock.sleep(delay_s)
+
+    # Agents and coordinators
+
+    def start_agent(self, broker: str) -> Agent:
+        process = self._process(f"agent-{broker}")
+        self._incarnations += 1
+        agent = Agent(
+            broker,
+            process.connect,
+            self.ring,
+            bus=BUS,
+            incarnation=self._incarnations,
+            key=KEY,
+            clock=process.clock,
+            timing=self._timing,
+            rules=self._rules,
+        )
+        self.agents[broker] = agent
+        agent.start()
+        return agent
+
+    async def crash_agent(self, broker: str) -> None:
+        self.network.crash_process(f"agent-{broker}")
+        await self.agents.pop(broker).abandon()
+
+    def start_coordinator(self, name: str) -> Coordinator:
+        process = self._process(name)
+        coordinator = Coordinator(
+            name,
+            process.connect,
+            process.store,
+            self.ring,
+            bus=BUS,
+            key=KEY,
+            clock=process.clock,
+            timing=self._timing,
+            rules=self._rules,
+            on_move=lambda topic, epoch, phase: self.history.moved(self.now, topic, epoch, phase),
+        )
+        self.coordinators[name] = coordinator
+        coordinator.start()
+        return coordinator
+
+    async def crash_coordinator(self, name: str) -> None:
+        self.network.crash_process(name)
+        await self.coordinators.pop(name).abandon()
+
+    @property
+    def leader(self) -> Coordinator | None:
+        return next((each for each in self.coordinators.values() if each.leading), None)
+
+    # Clients
+
+    def start_client(self, name: str) -> SimClient:
+        process = self._process(name)
+        client = Client(
+            name,
+            process.connect,
+            self.ring,
+            key=KEY,
+            clock=process.clock,
+            timing=self._timing,
+            rules=self._rules,
+            rng=process.rng,
+        )
+        self.clients[name] = simulated = SimClient(process, client)
+        return simulated
+
+    async def crash_client(self, name: str) -> None:
+        crashed = self.clients.pop(name)
+        self.network.crash_process(name)
+        for subscription_id in crashed.subscriptions:
+            self.history.crashed(self.now, subscription_id)
+        await crashed.client.abandon()
+
+    async def stop_client(self, name: str) -> None:
+        stopped = self.clients.pop(name)
+        for subscription_id in stopped.subscriptions:
+            self.history.unsubscribe_begun(self.now, subscription_id)
+        await stopped.client.close()
+        for subscription_id in stopped.subscriptions:
+            self.history.unsubscribe_closed(self.now, subscription_id)
+        await self.sleep(1.0)  # what was handed over is on its way
+        self.network.crash_process(name)
+
+    async def publish(self, sender: SimClient, topic: str, payload: bytes, *, timeout_s: float = 60.0) -> None:
+        """Publishes and records it; a message for which no route could be had was never published."""
+        publisher = sender.client.publication(topic).machine.id
+
+        def begun(seq: int) -> None:
+            self.history.publish_begun(self.now, publisher, topic, seq)
+
+        try:
+            seq = await sender.client.publish(topic, payload, timeout_s=timeout_s, begun=begun)
+        except LeaseLost:
+            return
+        self.history.publish_returned(self.now, publisher, topic, seq)
+
+    async def subscribe(self, receiver: SimClient, topic: str) -> int:
+        self._subscription_ids += 1
+        number = self._subscription_ids
+        history, clock = self.history, self._clock
+
+        def delivered(message: Message) -> None:
+            if message.sequenced:
+                history.delivered(clock.now(), number, message.publisher, message.seq)
+            else:
+                history.unsequenced_delivered(clock.now(), number)
+
+        def reported(what: Gap | Discontinuity) -> None:
+            history.reported(clock.now(), number, self._in_run_time(what, receiver.process.clock.skew))
+
+        subscription = await receiver.client.subscribe(topic, delivered, on_report=reported)
+        history.subscribe_returned(clock.now(), number, topic)
+        receiver.subscriptions[number] = subscription
+        return number
+
+    def leave(self, receiver: SimClient, number: int) -> None:
+        self.history.unsubscribe_begun(self.now, number)
+        receiver.subscriptions.pop(number).close()
+        self.history.unsubscribe_closed(self.now, number)
+
+    # Within
+
+    def _process(self, name: str) -> Process:
+        rng = self._rng
+        skew = Skew()
+        if self._skewed:
+            drift = rng.uniform(-1e-4, 1e-4)
+            skew = Skew(rng.uniform(-5, 5), drift, rng.uniform(0, 1e6), drift)
+        return self.network.start_process(name, skew=skew, confirm=self._rules.confirm)
+
+    @staticmethod
+    def _in_run_time(what: Gap | Discontinuity, skew: Skew) -> Gap | Discontinuity:
+        if isinstance(what, Gap):
+            return what
+
+        def run_s(wall_s: float) -> float:
+            return (wall_s - WALL_AT_START_S - skew.wall_offset_s) / (1.0 + skew.wall_drift)
+
+        to_s = None if what.to_s is None else run_s(what.to_s)
+        return Discontinuity(what.topic, what.broker, run_s(what.from_s), to_s)

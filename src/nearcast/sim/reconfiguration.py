@@ -1,0 +1,226 @@
+"""Random moves and strategy changes under traffic, with clients that come and go, and optionally faults: one seed."""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from nearcast.brokers.memory import ServerCosts, Wire
+from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.timing import Timing
+from nearcast.domain.errors import LeaseLost, MoveRefused
+from nearcast.domain.route import Strategy
+from nearcast.sim.deployment import Deployment, SimClient
+from nearcast.sim.history import History
+from nearcast.sim.loop import run_virtual
+from nearcast.sim.network import Network
+from nearcast.transport.crew import Crew
+
+TIMING = Timing(
+    lease_s=6.0, linger_s=0.5, patience_s=2.0, merge_s=0.02, retry_s=0.5, beat_s=0.5, idle_s=0.5, transit_s=2.0
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large one seed is. `settle_s` is long enough for every timer of the protocol to run out."""
+
+    brokers: int = 4
+    topics: int = 20
+    clients: int = 50
+    run_s: float = 30.0
+    settle_s: float = 20.0
+    publish_every_s: float = 0.6
+    move_every_s: float = 0.4
+    churn_every_s: float = 1.0
+    fault_every_s: float = 3.0
+
+
+def run_seed(seed: int, *, faults: bool, rules: Rules = ALL_ON, scale: Scale | None = None) -> History:
+    """The history of one seed, the same in every process."""
+    return run_virtual(_Run(seed, faults, rules, scale or Scale()).play(), seed=seed)
+
+
+class _Run:
+    def __init__(self, seed: int, faults: bool, rules: Rules, scale: Scale) -> None:
+        self.rng = random.Random(seed)
+        self.faults = faults
+        self.rules = rules
+        self.scale = scale
+        self.topics = [f"topic{number}" for number in range(scale.topics)]
+        self.brokers = tuple(f"b{number}" for number in range(scale.brokers))
+        self.names = 0
+        self.crew = Crew()
+        self.over = False
+
+    async def play(self) -> History:
+        rng, scale = self.rng, self.scale
+        wire = Wire(delay_s=rng.choice((0.001, 0.01, 0.04)), jitter_s=rng.choice((0.0, 0.005, 0.05)))
+        costs = ServerCosts(delivery_s=rng.choice((0.0, 0.0, 0.002)), spread=3.0)
+        network = Network(random.Random(rng.getrandbits(64)), wire=wire, costs=costs, store_delay_s=0.005)
+        self.deployment = deployment = Deployment(
+            network, self.brokers, timing=TIMING, rules=self.rules, rng=rng, skewed=self.faults
+        )
+        for broker in self.brokers:
+            deployment.start_agent(broker)
+        for name in ("c0", "c1"):
+            deployment.start_coordinator(name)
+        await deployment.sleep(3.0)
+        for _ in range(scale.clients):
+            self._join()
+        loops = [self._moves, self._churn, *([self._faults] if self.faults else [])]
+        for each in loops:
+            self.crew.start(each(), each.__name__)
+        await deployment.sleep(scale.run_s)
+        self.over = True
+        await deployment.sleep(scale.settle_s)
+        deployment.history.finished(deployment.now)
+        await self.crew.close()
+        return deployment.history
+
+    # Clients
+
+    def _join(self) -> None:
+        self.names += 1
+        name = f"client{self.names}"
+        client = self.deployment.start_client(name)
+        self.crew.start(self._live(name, client), name)
+
+    async def _live(self, name: str, client: SimClient) -> None:
+        """A client: it subscribes to some topics, publishes on some, changes its mind now and then."""
+        rng = random.Random(self.rng.getrandbits(64))
+        deployment = self.deployment
+        for topic in rng.sample(self.topics, rng.randint(1, 2)):
+            self.crew.start(deployment.subscribe(client, topic), f"{name} subscribes to {topic}")
+        mine = rng.sample(self.topics, rng.randint(1, 2))
+        while not self.over and deployment.clients.get(name) is client:
+            await client.process.clock.sleep(rng.expovariate(1 / self.scale.publish_every_s))
+            burst = rng.choice((1, 1, 1, 4))
+            topic = rng.choice(mine)
+            for _ in range(burst):
+                if deployment.clients.get(name) is client and not self.over:
+                    await deployment.publish(client, topic, b"x" * 32)
+
+    async def _churn(self) -> None:
+        while not self.over:
+            await self.deployment.sleep(self.rng.expovariate(1 / self.scale.churn_every_s))
+            action = self.rng.random()
+            name = self.rng.choice(list(self.deployment.clients))
+            client = self.deployment.clients[name]
+            if action < 0.4:
+                await self.deployment.stop_client(name)
+                self._join()
+            elif action < 0.7 and client.subscriptions:
+                self.deployment.leave(client, self.rng.choice(list(client.subscriptions)))
+            else:
+                topic = self.rng.choice(self.topics)
+                if all(topic != each.topic for each in client.subscriptions.values()):
+                    self.crew.start(self._subscribe_if_free(client, topic), f"{name} subscribes to {topic}")
+
+    async def _subscribe_if_free(self, client: SimClient, topic: str) -> None:
+        if topic not in client.client.topics:
+            await self.deployment.subscribe(client, topic)
+
+    # Moves
+
+    async def _moves(self) -> None:
+        while not self.over:
+            await self.deployment.sleep(self.rng.expovariate(1 / self.scale.move_every_s))
+            leader = self.deployment.leader
+            topic = self.rng.choice(self.topics)
+            if leader is None or not leader.movable(topic):
+                continue
+            strategy = self.rng.choice(list(Strategy))
+            size = 1 if strategy is Strategy.SINGLE else self.rng.randint(1, 3)
+            brokers = tuple(sorted(self.rng.sample(self.brokers, size)))
+            try:
+                leader.begin(topic, strategy, brokers, eager=self.rng.random() < 0.5)
+            except (MoveRefused, LeaseLost):
+                continue
+
+    # Faults
+
+    async def _faults(self) -> None:
+        kinds: tuple[Callable[[], Awaitable[str]], ...] = (
+            self._cut,
+            self._broker_crash,
+            self._agent_crash,
+            self._client_crash,
+            self._coordinator_crash,
+            self._pause,
+            self._partition,
+            self._slow_wire,
+        )
+        while not self.over:
+            await self.deployment.sleep(self.rng.expovariate(1 / self.scale.fault_every_s))
+            if not self.over:
+                await self.rng.choice(kinds)()
+
+    def _note(self, text: str) -> str:
+        self.deployment.history.fault(self.deployment.now, text)
+        return text
+
+    async def _cut(self) -> str:
+        process = self.rng.choice(list(self.deployment.network.processes))
+        broker = self.rng.choice((*self.brokers, "bus"))
+        self.deployment.network.cut(process, broker)
+        return self._note(f"cut {process} from {broker}")
+
+    async def _broker_crash(self) -> str:
+        broker = self.rng.choice(self.brokers)
+        self._note(f"{broker} crashes")
+        self.deployment.network.crash_broker(broker)
+        await self.deployment.sleep(self.rng.uniform(0.1, 2.0))
+        self.deployment.network.restart_broker(broker)
+        return self._note(f"{broker} is back")
+
+    async def _agent_crash(self) -> str:
+        broker = self.rng.choice(self.brokers)
+        self._note(f"agent of {broker} crashes")
+        await self.deployment.crash_agent(broker)
+        await self.deployment.sleep(self.rng.choice((0.2, 1.0, 9.0)))
+        self.deployment.start_agent(broker)
+        return self._note(f"agent of {broker} is back")
+
+    async def _client_crash(self) -> str:
+        name = self.rng.choice(list(self.deployment.clients))
+        await self.deployment.crash_client(name)
+        self._join()
+        return self._note(f"{name} crashes")
+
+    async def _coordinator_crash(self) -> str:
+        name = self.rng.choice(list(self.deployment.coordinators))
+        self._note(f"{name} crashes")
+        await self.deployment.crash_coordinator(name)
+        await self.deployment.sleep(self.rng.uniform(0.2, 3.0))
+        self.deployment.start_coordinator(name)
+        return self._note(f"{name} is back")
+
+    async def _pause(self) -> str:
+        """Short ones are garbage collection or a busy machine, long ones a suspended one: beyond every lease."""
+        process = self.rng.choice([name for name in self.deployment.network.processes if name != "observer"])
+        long_s = self.rng.choice((0.3, 2.0, 8.0, 15.0))
+        self._note(f"{process} sleeps for {long_s} s")
+        self.deployment.network.pause_process(process)
+        await self.deployment.sleep(long_s)
+        if process in self.deployment.network.processes:
+            self.deployment.network.resume_process(process)
+        return self._note(f"{process} wakes")
+
+    async def _partition(self) -> str:
+        network = self.deployment.network
+        members = [*network.processes, *network.brokers, "store"]
+        members.remove("observer")
+        self.rng.shuffle(members)
+        half = members[: self.rng.randint(1, 5)]
+        self._note(f"partition: {' '.join(half)} from the rest")
+        network.partition([half, [each for each in members if each not in half]])
+        await self.deployment.sleep(self.rng.choice((0.5, 3.0, 9.0)))
+        network.heal()
+        return self._note("healed")
+
+    async def _slow_wire(self) -> str:
+        network = self.deployment.network
+        process = self.rng.choice(list(network.processes))
+        broker = self.rng.choice(self.brokers)
+        network.set_wire(process, broker, Wire(delay_s=self.rng.choice((0.2, 0.6))))
+        return self._note(f"slow wire between {process} and {broker}")
