@@ -133,7 +133,7 @@ def test_a_worker_that_is_killed_is_told_with_the_seeds_it_may_have_had() -> Non
 
 def test_an_interrupt_ends_the_workers_in_the_middle_of_their_work(tmp_path: Path) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     # A process group of its own, and the signal to its leader only: the workers end because the leader ends them.
     leader = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
     try:
