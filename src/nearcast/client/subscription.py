@@ -70,6 +70,7 @@ class Subscription:
         self._closed = closed
         self._alarm = Alarm(clock, self._tick)
         self._buffer: deque[Message] = deque()
+        self._opened: dict[tuple[str, float], float] = {}  # open discontinuities, and their start as it was told
         self._news: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = False
@@ -206,11 +207,17 @@ class Subscription:
     def _report(self, what: Gap | Discontinuity) -> None:
         if self._on_report is None:
             return
-        if isinstance(what, Discontinuity):  # the machine counts on the process's own clock
-            ahead_s = self._clock.wall() - self._clock.now()
-            to_s = None if what.to_s is None else what.to_s + ahead_s
-            what = Discontinuity(what.topic, what.broker, what.from_s + ahead_s, to_s)
-        self._on_report(what)
+        self._on_report(self._on_the_wall(what) if isinstance(what, Discontinuity) else what)
+
+    def _on_the_wall(self, what: Discontinuity) -> Discontinuity:
+        """The machine counts on the process's own clock. What closes a discontinuity repeats how it was opened."""
+        ahead_s = self._clock.wall() - self._clock.now()
+        opened = (what.broker, what.from_s)
+        from_s = self._opened.setdefault(opened, what.from_s + ahead_s)
+        if what.to_s is None:
+            return Discontinuity(what.topic, what.broker, from_s, None)
+        del self._opened[opened]
+        return Discontinuity(what.topic, what.broker, from_s, what.to_s + ahead_s)
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():

@@ -23,7 +23,7 @@ class Barrier:
         self.incarnation = 0
         self.generation: int | None = None
         self.sources: tuple[str, ...] = ()
-        self.seen: dict[tuple[str, str], tuple[str, int, int]] = {}
+        self.seen: dict[tuple[str, str, str], tuple[int, int]] = {}  # (source, through, origin) -> latest generation
         self.linger_until_s: float | None = None
 
     def granted(self, message: Generation) -> None:
@@ -32,7 +32,7 @@ class Barrier:
 
     def marker(self, message: Marker, via: str) -> None:
         """Kept even before the generation is known: through another broker it may come before the answer."""
-        self.seen[message.source, via] = (message.origin, message.incarnation, message.generation)
+        self.seen[message.source, via, message.origin] = (message.incarnation, message.generation)
 
     def complete(self, attached: Collection[str]) -> bool:
         if self.generation is None:
@@ -41,6 +41,6 @@ class Barrier:
         return all(self._passed(source, via) for source in self.sources for via in through)
 
     def _passed(self, source: str, via: str) -> bool:
-        origin, incarnation, generation = self.seen.get((source, via), ("", 0, 0))
+        incarnation, generation = self.seen.get((source, via, self.origin), (0, 0))
         assert self.generation is not None
-        return (origin, incarnation) == (self.origin, self.incarnation) and generation >= self.generation
+        return incarnation == self.incarnation and generation >= self.generation

@@ -254,7 +254,6 @@ class Forwarder:
             self.forwarded_count += 1
             if path.up:
                 out.append(Send(target, framed))
-        self._beat_s = now + self.timing.beat_s
         return out
 
     def _where(self, envelope: Envelope) -> tuple[list[str], tuple[str, ...]]:

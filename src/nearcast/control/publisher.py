@@ -125,7 +125,8 @@ class Publisher:
         for broker in targets:
             self._confirmed.setdefault(broker, self.first - 1)
         self._announce_s = now + self.timing.idle_s
-        return [*out, self._hello(now, targets[0])]  # so that the agent there knows whom to tell of the next move
+        # The agents there should know whom to tell of the next move, and whom to miss.
+        return [*out, *(self._hello(now, broker) for broker in targets if broker not in self._down)]
 
     def _rebase(self, cut_off: list[str]) -> list[Instruction]:
         """The old leg broke: its unconfirmed messages open the new one, which then starts where certainty ends."""
@@ -169,7 +170,7 @@ class Publisher:
     def tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         if now >= self.lease.due_s():
-            out.append(self._hello(now))
+            out += self._hellos(now)
         if now >= self._announce_s:
             out += self._announce(now)
         return out
@@ -188,8 +189,13 @@ class Publisher:
             return []
         return [self._mark(broker, HEARTBEAT) for broker in self.targets if broker not in self._down]
 
-    def _hello(self, now: float, broker: str | None = None) -> Say:
-        broker = broker or self.lease.ask(tuple(b for b in self.targets if b not in self._down), now)
+    def _hellos(self, now: float) -> list[Instruction]:
+        """A question to one agent, which may be any; and to those of all our brokers, who hold a lease on us."""
+        targets = tuple(broker for broker in self.targets if broker not in self._down)
+        asked = dict.fromkeys((self.lease.ask(targets, now), *targets))
+        return [self._hello(now, broker) for broker in asked]
+
+    def _hello(self, now: float, broker: str) -> Say:
         attached = broker in self.targets
         return Say(
             broker,

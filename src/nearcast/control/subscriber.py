@@ -87,6 +87,7 @@ class Subscriber:
             out += self._relocate(now)
         elif self.lease.lost != lost_before or self.lease.sources != sources_before:
             self.barrier = None  # it may wait for an agent that is no more
+        self._forget_ended_paths()
         out += self._note_lost(now)
         if self.lease.usable(now):
             out += self._light(_ANY, "lease", now)
@@ -315,7 +316,7 @@ class Subscriber:
         return [path for (source, _), path in self._paths.items() if self._depends_on(source)]
 
     def _depends_on(self, source: str) -> bool:
-        watched = source in self.lease.sources and source not in self.attachments
+        watched = self.ready and source in self.lease.sources and source not in self.attachments
         return watched and self.rules.sessions and (source, "path") not in self._dark
 
     def _notice_silence(self, now: float) -> list[Instruction]:
@@ -388,6 +389,12 @@ class Subscriber:
 
     def _forget_paths(self, via: str) -> None:
         for key in [key for key in self._paths if key[1] == via]:
+            del self._paths[key]
+
+    def _forget_ended_paths(self) -> None:
+        """Paths end with their transition; if one is opened again it is another session, and nothing is broken."""
+        forwarded = self._forwarded_to()
+        for key in [key for key in self._paths if not forwarded or key[0] not in self.lease.sources]:
             del self._paths[key]
 
     def _hello(self, now: float, broker: str | None = None) -> Say:

@@ -55,7 +55,7 @@ class _Run:
     async def play(self) -> History:
         rng, scale = self.rng, self.scale
         wire = Wire(delay_s=rng.choice((0.001, 0.01, 0.04)), jitter_s=rng.choice((0.0, 0.005, 0.05)))
-        costs = ServerCosts(delivery_s=rng.choice((0.0, 0.0, 0.002)), spread=3.0)
+        costs = ServerCosts(delivery_s=rng.choice((0.0, 0.0002)), spread=3.0)
         network = Network(random.Random(rng.getrandbits(64)), wire=wire, costs=costs, store_delay_s=0.005)
         self.deployment = deployment = Deployment(
             network, self.brokers, timing=TIMING, rules=self.rules, rng=rng, skewed=self.faults
