@@ -398,6 +398,9 @@ class Subscriber:
             del self._paths[key]
 
     def _hello(self, now: float, broker: str | None = None) -> Say:
-        broker = broker or self.lease.ask(tuple(self._through()), now)
+        if broker is None:
+            broker = self.lease.ask(tuple(self._through()), now)
+        else:
+            self.lease.asked_s = now  # its agent may not know the route yet: then the question is asked again
         attached = self._is_attached(broker)
         return Say(broker, Hello(self.topic, self.client, 0, self.lease.epoch, attached, now, self.lease.ring.version))
