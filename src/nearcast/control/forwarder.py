@@ -303,7 +303,7 @@ class Forwarder:
             path.up = False
 
     def peer_restored(self, target: str) -> list[Instruction]:
-        """Rule 4: what the broken connection may have swallowed is sent again, or the session is over and it is said."""
+        """Rule 4: what the broken connection may have swallowed is sent again; else the session is over, and said so."""
         self._down.pop(target, None)
         path = self.paths.get(target)
         if path is None:
@@ -376,7 +376,7 @@ class Forwarder:
         return [Send(target, framed)] if path.up else []
 
     def _on_topic(self, message: OnTopic) -> Send:
-        """At our own broker; where we listen there, our own subscription brings it back to us and so over every path."""
+        """At our own broker; where we listen, our own subscription brings it back to us and so over every path."""
         return Send(self.broker, notice(message, self.newest))
 
     def _switch(self) -> Switch:

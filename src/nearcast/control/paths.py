@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from nearcast.wire.envelope import Envelope, Trail
 
 MOST_UNCONFIRMED = 4096
@@ -31,17 +33,7 @@ class Outbound:
         """The next frame of this session; it is also kept until the broker confirms it."""
         self.count += 1
         trail = Trail(self.source, self.session, self.count, known_epoch, visited)
-        framed = Envelope(
-            envelope.flags,
-            envelope.publisher,
-            envelope.seq,
-            envelope.epoch,
-            envelope.first,
-            envelope.sent_ns,
-            envelope.payload,
-            trail,
-            envelope.notice,
-        )
+        framed = msgspec.structs.replace(envelope, trail=trail)
         self.unconfirmed.append(framed)
         if len(self.unconfirmed) > MOST_UNCONFIRMED:
             self.forgotten_count = _count(self.unconfirmed.popleft())

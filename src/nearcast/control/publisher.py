@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
+import msgspec
+
 from nearcast.control.instructions import Instruction, Say, Send
 from nearcast.control.lease import Lease
 from nearcast.control.rules import ALL_ON, Rules
@@ -26,12 +28,13 @@ MOST_UNCONFIRMED = 4096
 class Publisher:
     __slots__ = (
         "_announce_s",
-        "_announced",
         "_confirmed",
         "_down",
-        "_sent_s",
+        "_sent_epoch",
         "_step_s",
+        "before",
         "client",
+        "epoch",
         "first",
         "id",
         "lease",
@@ -53,14 +56,15 @@ class Publisher:
         self.rules = rules
         self.lease = Lease(topic, ring, timing, rules)
         self.seq = 0
+        self.epoch = 0  # of the route that the present leg follows
         self.first = 1
+        self.before = 0  # the epoch of the last message before this leg: nothing older can be under way once it is over
         self.targets: tuple[str, ...] = ()
         self.unconfirmed: deque[Envelope] = deque()
         self._confirmed: dict[str, int] = {}  # broker -> last sequence number it has surely handled
         self._down: dict[str, None] = {}
-        self._announced = 0
         self._announce_s = math.inf
-        self._sent_s = -math.inf
+        self._sent_epoch = 0
         self._step_s = timing.idle_s
 
     # Publishing
@@ -72,9 +76,9 @@ class Publisher:
     def publish(self, payload: bytes, now: float, sent_ns: int) -> list[Instruction]:
         """Call only when `can_publish`."""
         self.seq += 1
-        envelope = Envelope(0, self.id, self.seq, self.lease.epoch, self.first, sent_ns, payload)
+        self._sent_epoch = self.epoch
+        envelope = Envelope(0, self.id, self.seq, self.epoch, self.before, self.first, sent_ns, payload)
         self.unconfirmed.append(envelope)
-        self._sent_s = now
         self._step_s = self.timing.idle_s
         self._announce_s = now + self._step_s
         return self._to_targets(envelope)
@@ -103,9 +107,10 @@ class Publisher:
             return []
         assert self.lease.route is not None
         targets = self.lease.route.publish_to(self.id, self.lease.home)
-        if targets == self.targets:
-            return []
-        return self._change_leg(targets, now)
+        if targets != self.targets:
+            return self._change_leg(targets, now)
+        self.epoch = self.lease.epoch
+        return []
 
     def unsure(self, _message: Unsure) -> None:
         self.lease.refused()
@@ -118,7 +123,9 @@ class Publisher:
             out += [self._mark(broker, END) for broker in self.targets if broker not in self._down]
         left = tuple(b for b in self.targets if b not in targets)
         out += [Say(b, Bye(self.topic, self.client, self.id)) for b in left if b not in self._down]
-        self.targets = targets
+        self.targets, self.epoch = targets, self.lease.epoch
+        if self.seq >= self.first:
+            self.before = self._sent_epoch
         self.first = self.seq + 1
         if cut_off:
             out += self._rebase(cut_off)
@@ -137,8 +144,7 @@ class Publisher:
         self.first = again[0].seq
         out: list[Instruction] = []
         for message in again:
-            envelope = Envelope(0, self.id, message.seq, self.lease.epoch, self.first, message.sent_ns, message.payload)
-            out += self._to_targets(envelope)
+            out += self._to_targets(msgspec.structs.replace(message, epoch=self.epoch, first=self.first))
         return out
 
     # Connections
@@ -203,7 +209,7 @@ class Publisher:
         )
 
     def _mark(self, broker: str, flag: int) -> Send:
-        return Send(broker, Envelope(flag, self.id, self.seq, self.lease.epoch, self.first, 0, b""))
+        return Send(broker, Envelope(flag, self.id, self.seq, self.epoch, self.before, self.first, 0, b""))
 
     def _to_targets(self, envelope: Envelope) -> list[Instruction]:
         return [Send(broker, envelope) for broker in self.targets if broker not in self._down]

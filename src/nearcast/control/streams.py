@@ -29,7 +29,6 @@ class View(msgspec.Struct, frozen=True, gc=False):
     settled: bool  # no barrier is under way and `subscribe()` has returned: strangers may start
     patience_s: float  # how long a stranger whose start is in doubt may wait
     floor: int  # the oldest epoch alive; legs of older ones are over
-    homed: bool  # legs change within an epoch, so the floor proves nothing
     through: tuple[str, ...]  # the brokers that an END must have come through
     alone: bool  # one broker, no transition: a jump on the direct path is proof
 
@@ -163,7 +162,7 @@ class Streams:
 
     @staticmethod
     def _leg_before_is_over(start: Envelope, stranger: Stranger, view: View) -> bool:
-        if view.floor >= start.epoch and not view.homed:
+        if view.floor > start.before:
             return True
         return all(stranger.ended.get(broker, 0) >= start.seq - 1 for broker in view.through)
 

@@ -359,12 +359,10 @@ class Subscriber:
     # Small things
 
     def _view(self) -> View:
-        route = self.lease.route
         return View(
             settled=not self.moving,
             patience_s=self._patience_s(),
             floor=self.lease.floor,
-            homed=route is not None and route.forwards,
             through=tuple(broker for broker in self._through() if broker in self.lease.sources),
             alone=len(self.attachments) == 1 and not self.moving,
         )

@@ -108,7 +108,7 @@ class Coordinator:
     # Orders
 
     def begin(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> None:
-        """Starts a move; `settled` waits for it. Raises MoveRefused, or LeaseLost when this coordinator does not lead."""
+        """Starts a move and returns at once. Raises MoveRefused, or LeaseLost when this coordinator does not lead."""
         self._must_lead()
         validate_topic(topic)
         for broker in brokers:
@@ -218,7 +218,7 @@ class Coordinator:
                 pass
 
     def _heard(self, message: Alive, now: float) -> None:
-        """Rule 9: an agent gets its lease when it knows all that it should; a new or returning one is caught up first."""
+        """Rule 9: an agent gets its lease when it knows all it should; a new or returning one is caught up first."""
         broker = message.broker
         if self._agents.heard(message, now):
             for topic, move in list(self.moves.items()):

@@ -31,7 +31,7 @@ class SimClient:
 
 
 class Deployment:
-    """`network` has the faults of wires and servers; the methods here start, stop and crash nearcast's own processes."""
+    """`network` has the faults of wires and servers; the methods here start, stop and crash nearcast's processes."""
 
     def __init__(
         self,

@@ -21,10 +21,18 @@ _SIGNATURE_BYTES = 16
 AGENT_SUBJECT = "_nearcast.agent"
 """On every broker: what clients and peer agents say to the agent beside it."""
 
+COORDINATOR_SUBJECT = "_nearcast.coordinator"
+"""On the control bus: what agents say to whoever leads."""
+
 
 def client_subject(client: str) -> str:
     """On every broker the client is connected to: what agents answer it."""
     return f"_nearcast.client.{client}"
+
+
+def agent_bus_subject(broker: str) -> str:
+    """On the control bus: what the coordinator says to one agent."""
+    return f"_nearcast.agent.{broker}"
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -71,12 +79,14 @@ class Welcome(_Message, frozen=True):
     ring_version: int
     ring: tuple[str, ...]
     home: str | None = None
+    publisher: int = 0  # which of the client's machines asked; 0 for its subscriber
 
 
 class Unsure(_Message, frozen=True):
     """I hold no lease myself: keep what you have, ask elsewhere (rule 9)."""
 
     asked_s: float
+    publisher: int = 0
 
 
 class Generation(_Message, frozen=True):

@@ -7,9 +7,10 @@
     4       8     publisher id
     12      8     sequence number per (publisher, topic), from 1
     20      4     route epoch the publisher used
-    24      8     first sequence number of this leg
-    32      8     send time, wall clock, nanoseconds
-    40            trail, only when FORWARDED
+    24      4     route epoch of the message before this leg
+    28      8     first sequence number of this leg
+    36      8     send time, wall clock, nanoseconds
+    44            trail, only when FORWARDED
     ...           payload
 
 The trail is what a forwarding agent adds: the path's session and counter (rule 4), the newest epoch the agent knew and
@@ -35,7 +36,7 @@ HEARTBEAT = 8  # the publisher's high-water mark: `seq` is the last number it us
 PLAIN = 16  # the payload came without a header, from a client that is not ours
 _KNOWN_FLAGS = CONTROL | FORWARDED | END | HEARTBEAT | PLAIN
 
-_HEADER = struct.Struct("<2sBBQQIQq")
+_HEADER = struct.Struct("<2sBBQQIIQq")
 _TRAIL = struct.Struct("<QQIB")
 HEADER_BYTES = _HEADER.size
 
@@ -57,6 +58,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     publisher: int
     seq: int
     epoch: int
+    before: int
     first: int
     sent_ns: int
     payload: bytes
@@ -66,7 +68,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
 def notice(message: OnTopic, epoch: int) -> Envelope:
     """A control message as it rides on its topic."""
-    return Envelope(CONTROL, 0, 0, epoch, 0, 0, b"", None, message)
+    return Envelope(CONTROL, 0, 0, epoch, 0, 0, 0, b"", None, message)
 
 
 def encode(envelope: Envelope, key: bytes) -> bytes:
@@ -79,6 +81,7 @@ def encode(envelope: Envelope, key: bytes) -> bytes:
         envelope.publisher,
         envelope.seq,
         envelope.epoch,
+        envelope.before,
         envelope.first,
         envelope.sent_ns,
     )
@@ -103,22 +106,22 @@ def decode(data: bytes, key: bytes) -> Envelope:
         return plain(data)
     if len(data) < HEADER_BYTES:
         raise MalformedEnvelope(f"envelope of {len(data)} bytes is shorter than its header of {HEADER_BYTES}")
-    _, version, flags, publisher, seq, epoch, first, sent_ns = _HEADER.unpack_from(data)
+    _, version, flags, publisher, seq, epoch, before, first, sent_ns = _HEADER.unpack_from(data)
     if version != VERSION:
         raise UnknownVersion(f"envelope has protocol version {version}, this side speaks {VERSION}")
     if flags & ~_KNOWN_FLAGS:
         raise MalformedEnvelope(f"envelope has unknown flags {flags:#04x}")
     if not flags & (FORWARDED | CONTROL):
-        return Envelope(flags, publisher, seq, epoch, first, sent_ns, data[HEADER_BYTES:])
+        return Envelope(flags, publisher, seq, epoch, before, first, sent_ns, data[HEADER_BYTES:])
     trail, offset = _decode_trail(data) if flags & FORWARDED else (None, HEADER_BYTES)
     message = unseal_on_topic(data[offset:], key) if flags & CONTROL else None
     payload = b"" if message else data[offset:]
-    return Envelope(flags & ~FORWARDED, publisher, seq, epoch, first, sent_ns, payload, trail, message)
+    return Envelope(flags & ~FORWARDED, publisher, seq, epoch, before, first, sent_ns, payload, trail, message)
 
 
 def plain(data: bytes) -> Envelope:
     """A message of a client that is not ours: unsequenced (publisher 0, sequence 0)."""
-    return Envelope(PLAIN, 0, 0, 0, 0, 0, data)
+    return Envelope(PLAIN, 0, 0, 0, 0, 0, 0, data)
 
 
 def _decode_trail(data: bytes) -> tuple[Trail, int]:
