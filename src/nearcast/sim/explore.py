@@ -12,11 +12,16 @@ order, goes round in circles, or in which a move never ends, is a `Violation` wi
 from __future__ import annotations
 
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from nearcast.sim.explored_world import Scenario, Violated, World
+from nearcast.sim.explored_judge import outcome, verdict
+from nearcast.sim.explored_outbox import Violated
+from nearcast.sim.explored_scenario import Scenario
+from nearcast.sim.explored_state import Numbers, State
+from nearcast.sim.explored_world import Event, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,53 +43,130 @@ class Exploration:
     seconds: float
     complete: bool
     violation: Violation | None
+    outcomes: frozenset[object] = field(default=frozenset(), repr=False)
+
+
+class _Visited:
+    """Every state seen, how it was first reached, and which events need not be tried from it (its sleep set)."""
+
+    __slots__ = ("_numbers", "events", "parents", "sleeping")
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self.parents = array("q")
+        self.events = array("q")
+        self.sleeping: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    def number(self, state: State) -> tuple[int, bool]:
+        key = array("I", state).tobytes()
+        number = self._numbers.setdefault(key, len(self.parents))
+        return number, number == len(self.parents)
+
+    def add(self, parent: int, event: int, sleeping: int) -> None:
+        self.parents.append(parent)
+        self.events.append(event)
+        self.sleeping.append(sleeping)
+
+    def way_to(self, number: int) -> list[int]:
+        events: list[int] = []
+        while number:
+            events.append(self.events[number])
+            number = self.parents[number]
+        return events[::-1]
+
+
+class _Search:
+    __slots__ = ("apart", "bits", "finals", "outcomes", "transitions", "visited", "work", "world")
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.visited = _Visited()
+        self.bits: Numbers[Event] = Numbers()
+        self.apart: dict[int, tuple[int, int]] = {}  # event -> how many it was compared with, those independent of it
+        self.work: deque[tuple[int, State, int, int]] = deque()
+        self.transitions = 0
+        self.finals = 0
+        self.outcomes: set[object] = set()
+        first = world.first()
+        self.visited.number(first)
+        self.visited.add(0, 0, 0)
+        self.work.append((0, first, 0, 0))
+
+    def expand(self, number: int, state: State, sleeping: int, only: int) -> Violation | None:
+        """Tries the events of a state: all that do not sleep, or those of `only` that slept before."""
+        events = self.world.events(state)
+        if not events:
+            if only:
+                return None
+            self.finals += 1
+            self.outcomes.add(outcome(self.world.layout, state))
+            what = verdict(self.world.scenario, self.world.layout, state)
+            return Violation(what, self.trace(number, None)) if what is not None else None
+        done = sleeping
+        for event in events:
+            bit = self.bits(event)
+            if sleeping >> bit & 1:
+                continue
+            if only and not only >> bit & 1:
+                continue
+            self.transitions += 1
+            try:
+                after = self.world.after(state, event)
+            except Violated as found:
+                return Violation(str(found), self.trace(number, event))
+            self._reach(after, number, bit, done & self._independent_of(bit))
+            done |= 1 << bit
+        return None
+
+    def _reach(self, state: State, parent: int, bit: int, sleeping: int) -> None:
+        number, new = self.visited.number(state)
+        if new:
+            self.visited.add(parent, bit, sleeping)
+            self.work.append((number, state, sleeping, 0))
+            return
+        before = self.visited.sleeping[number]
+        woken = before & ~sleeping
+        if woken:
+            self.visited.sleeping[number] = before & sleeping
+            self.work.append((number, state, before & sleeping, woken))
+
+    def _independent_of(self, bit: int) -> int:
+        """The events, of those met so far, that are independent of this one."""
+        known, mask = self.apart.get(bit, (0, 0))
+        if known < len(self.bits.values):
+            order = self.world.order
+            mine = order.footprint(self.bits.values[bit])
+            for other in range(known, len(self.bits.values)):
+                if not order.footprint(self.bits.values[other]) & mine:
+                    mask |= 1 << other
+            self.apart[bit] = (len(self.bits.values), mask)
+        return mask
+
+    def trace(self, number: int, last: Event | None) -> tuple[str, ...]:
+        events = [self.bits.values[bit] for bit in self.visited.way_to(number)]
+        return self.world.tell([*events, last] if last else events)
 
 
 def search(
     scenario: Scenario,
     *,
+    name: str = "",
     shortest: bool = False,
-    most_states: int = 5_000_000,
+    most_states: int = 10_000_000,
     progress: Callable[[int, int], None] | None = None,
 ) -> Exploration:
     """Explores depth first, or breadth first for the shortest counterexample; stops at the first violation."""
     began_s = time.perf_counter()
-    first = World.start(scenario)
-    first_key = first.key()
-    parents: dict[int, tuple[int, str]] = {first_key: (first_key, "")}
-    work: deque[tuple[int, World]] = deque([(first_key, first)])
-    transitions = finals = 0
+    run = _Search(World(scenario))
     violation: Violation | None = None
-    while work and violation is None and len(parents) <= most_states:
-        key, world = work.popleft() if shortest else work.pop()
-        events = world.events()
-        if not events:
-            finals += 1
-            if (what := world.verdict()) is not None:
-                violation = Violation(what, _trace(parents, key))
-            continue
-        for event in events:
-            transitions += 1
-            after = world.fork()
-            try:
-                label = after.do(event)
-            except Violated as found:
-                violation = Violation(str(found), (*_trace(parents, key), after.label))
-                break
-            after_key = after.key()
-            if after_key not in parents:
-                parents[after_key] = (key, label)
-                work.append((after_key, after))
-                if progress is not None and len(parents) % 10_000 == 0:
-                    progress(len(parents), transitions)
+    while run.work and violation is None and len(run.visited) <= most_states:
+        violation = run.expand(*(run.work.popleft() if shortest else run.work.pop()))
+        if progress is not None and run.transitions % 10_000 == 0:
+            progress(len(run.visited), run.transitions)
     seconds = time.perf_counter() - began_s
-    complete = violation is None and not work
-    return Exploration(scenario.name, len(parents), transitions, finals, seconds, complete, violation)
-
-
-def _trace(parents: dict[int, tuple[int, str]], key: int) -> tuple[str, ...]:
-    steps: list[str] = []
-    while (parent := parents[key])[0] != key:
-        steps.append(parent[1])
-        key = parent[0]
-    return tuple(reversed(steps))
+    complete = violation is None and not run.work
+    outcomes = frozenset(run.outcomes)
+    return Exploration(name, len(run.visited), run.transitions, run.finals, seconds, complete, violation, outcomes)

@@ -1,13 +1,11 @@
 """Copies and keys of machine states, for the explorer.
 
 Machines are plain objects with `__slots__` whose fields are values, dicts, lists, deques and further machines; values
-are frozen and shared. A float in a machine is a point in time, so a key holds it relative to now: states that differ
-only in when they happened are one state.
+are frozen and shared.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from typing import Any, TypeVar
 
@@ -21,6 +19,7 @@ def machine(*kinds: type) -> None:
 
 
 def clone(value: _T) -> _T:
+    """A copy that shares only what never changes."""
     kind = type(value)
     if kind in _MACHINES:
         copy = kind.__new__(kind)
@@ -34,14 +33,13 @@ def clone(value: _T) -> _T:
     return value
 
 
-def freeze(value: Any, now: float) -> Any:  # it takes and gives whatever a machine holds
+def freeze(value: Any) -> Any:  # it takes and gives whatever a machine holds
+    """A hashable value that is equal for equal states, and only for those."""
     kind = type(value)
-    if kind is float:
-        return round(value - now, 3) if math.isfinite(value) else value
     if kind in _MACHINES:
-        return tuple(freeze(getattr(value, slot), now) for slot in kind.__slots__)
+        return tuple(freeze(getattr(value, slot)) for slot in kind.__slots__)
     if kind is dict:
-        return tuple((key, freeze(each, now)) for key, each in value.items())
+        return tuple((key, freeze(each)) for key, each in value.items())
     if kind is list or kind is deque:
-        return tuple(freeze(each, now) for each in value)
+        return tuple(freeze(each) for each in value)
     return value

@@ -1,0 +1,154 @@
+"""Which orders of events make no difference, so that one of them is enough.
+
+Two kinds. A delivery **at once** is explored as the only event of its state, because whatever else could happen first
+leads to the same states when it happens after; `Order.at_once` gives the reason for each. And two events of different
+processes are **independent**: each leaves the other possible and unchanged, so of the two orders only one is tried
+(sleep sets: no state is left out, only ways to reach it).
+
+A fault is independent of nothing, and nothing that it may befall is delivered at once while it is still to come.
+"""
+
+from __future__ import annotations
+
+from nearcast.control.subscriber import Subscriber
+from nearcast.sim import explored_faults as faults
+from nearcast.sim.explored_broker import Broker
+from nearcast.sim.explored_draft import Layout
+from nearcast.sim.explored_outbox import COORDINATOR, agent_of
+from nearcast.sim.explored_processes import Agent, Coordinator, Publishing, Subscribing
+from nearcast.sim.explored_scenario import Scenario
+from nearcast.wire.control import Ack, Ask, Bye, Generation, Hello, Launch, Marker, Prepare, Switch, Welcome
+from nearcast.wire.envelope import Envelope, Trail
+
+NEVER = -1
+EVERYTHING = -1
+"""As a footprint: a set of bits with all of them."""
+
+
+class Order:
+    __slots__ = ("_at_once", "_earlier", "_footprints", "_layout", "_scenario", "_unsafe", "last_epoch")
+
+    def __init__(self, scenario: Scenario, layout: Layout) -> None:
+        self._scenario = scenario
+        self._layout = layout
+        agents_fail = any(agent_of(broker) in fault for fault in scenario.faults for broker in scenario.brokers)
+        # With an agent lost a move may be cancelled, which takes an epoch of its own: then no epoch is surely the last.
+        self.last_epoch = NEVER if agents_fail or scenario.next_ring else 1 + len(scenario.moves)
+        self._at_once: dict[tuple[int, int, int, float], bool] = {}
+        places = (scenario.first, *scenario.moves)
+        self._earlier = {broker for _, brokers in places[:-1] for broker in brokers}
+        self._unsafe: dict[tuple[int, int], bool] = {}
+        self._footprints: dict[tuple[str, str, str], int] = {}
+
+    def at_once(self, faults_left: int, pair: int, at: int, message: int, now: float) -> bool:
+        """Whether the head of this channel, for a process in state `at`, may as well arrive now, and only now."""
+        if not self._scenario.reduced:
+            return False
+        if faults_left and self._may_be_hit(faults_left, pair):
+            return False
+        key = (at, message, pair, now)
+        known = self._at_once.get(key)
+        if known is None:
+            known = self._at_once[key] = self._makes_no_difference(at, message, self._layout.pairs.values[pair][0], now)
+        return known
+
+    def _makes_no_difference(self, at: int, message: int, via: str, now: float) -> bool:
+        """The reasons.
+
+        Acknowledgements are counted, not ordered. An agent's confirmed subscription lets out what waited for it, and
+        nothing else looks at it. An agent that knows the last epoch answers a question the same at any time, and a
+        goodbye concerns it no more; a marker that it launches is then under way for as long as it likes. A
+        preparation is eager where the agent hears nothing of the topic: what it starts, a subscription, is still under
+        way for as long as it likes. A subscriber that is granted a generation, or hears of its route again, leaves a
+        broker only after lingering, and so after all that is under way.
+        """
+        process = self._layout.steps.processes[at]
+        match process, self._layout.steps.messages.values[message]:
+            case Coordinator(), Ack():
+                return True
+            case Agent(), "subscribed" | Launch():
+                return True
+            case Agent(), Hello() | Ask() | Bye():
+                forwarder = process.forwarder()
+                return forwarder is not None and forwarder.told == self.last_epoch
+            case Agent(), Prepare():
+                forwarder = process.forwarder()
+                return forwarder is None or forwarder.attached is False
+            case Subscribing(), Generation():
+                return self._scenario.rules.linger
+            case Subscribing(), Welcome(route=route) | Envelope(notice=Switch(route=route)):
+                known = process.machine.lease.epoch
+                return route.epoch < known or route.epoch == known == self.last_epoch
+            case Subscribing(), Envelope() as envelope:
+                return self._adds_nothing(process.machine, envelope, via)
+            case Publishing(), Welcome(route=route):
+                lease = process.machine.lease
+                return route.epoch < lease.epoch or (
+                    route.epoch == lease.epoch == self.last_epoch and lease.usable(now)
+                )
+            case Broker(), Envelope(notice=Switch(route=route)):
+                return route.epoch == self.last_epoch and process.name not in self._earlier
+            case _:
+                return False
+
+    def _adds_nothing(self, subscriber: Subscriber, envelope: Envelope, via: str) -> bool:
+        """A repeat of what was delivered, or a marker in its turn while the subscriber will linger anyway."""
+        trail = envelope.trail
+        if trail is not None and not _in_turn(subscriber, trail, via):
+            return False
+        known = subscriber.streams.known
+        if envelope.notice is None:
+            stream = known.get(envelope.publisher)
+            return stream is not None and envelope.seq < stream.next
+        if not isinstance(envelope.notice, Marker) or subscriber.barrier is None or not self._scenario.rules.linger:
+            return False
+        settled = subscriber.lease.epoch == self.last_epoch
+        return settled and all(publisher in known for publisher, _ in envelope.notice.ended)
+
+    def ticks_at_once(self, faults_left: int, name: str) -> bool:
+        """An agent's timers send markers and beats, which are then under way for as long as they like."""
+        if not self._scenario.reduced or not name.startswith("A"):
+            return False
+        return not faults_left or name not in faults.victims(self._scenario, faults_left)
+
+    def writes_at_once(self, faults_left: int) -> bool:
+        """What a write lets out, commands, is under way for as long as it likes."""
+        return self._scenario.reduced and COORDINATOR not in faults.victims(self._scenario, faults_left)
+
+    def _may_be_hit(self, faults_left: int, pair: int) -> bool:
+        key = (faults_left, pair)
+        known = self._unsafe.get(key)
+        if known is None:
+            source, target = self._layout.pairs.values[pair]
+            hit = faults.victims(self._scenario, faults_left)
+            touched = {source, target, *(name for link in self._layout.links_of(source, target) for name in link)}
+            known = self._unsafe[key] = not hit.isdisjoint(touched)
+        return known
+
+    def footprint(self, event: tuple[str, str, str]) -> int:
+        """The processes that an event reads or changes, as bits; events whose footprints are apart are independent."""
+        known = self._footprints.get(event)
+        if known is None:
+            known = self._footprints[event] = self._footprint(event)
+        return known
+
+    def _footprint(self, event: tuple[str, str, str]) -> int:
+        kind, name, _ = event
+        scenario, index = self._scenario, self._layout.index
+        if not scenario.reduced or kind not in ("deliver", "hand on", "write", "tick", "publish", "subscribe", "move"):
+            return EVERYTHING
+        bits = 1 << index[name]
+        if name in scenario.brokers and scenario.beside:
+            bits |= 1 << index[agent_of(name)]
+        if kind == "publish" and (scenario.joins or scenario.faults):
+            bits |= 1 << index["S"]  # whether a message is under the promise, and which reports came before it
+        if kind == "move" and scenario.one_by_one:
+            return EVERYTHING
+        return bits
+
+
+def _in_turn(subscriber: Subscriber, trail: Trail, via: str) -> bool:
+    """Whether a forwarded frame follows the one before it on its path, so that it tells nothing about the path."""
+    path = subscriber._paths.get((trail.source, via))  # noqa: SLF001 the explorer looks into the machines by design
+    dark = subscriber._dark  # noqa: SLF001 as above
+    return not dark and (path is None or (trail.session == path.session and trail.count <= path.count + 1))
