@@ -10,6 +10,7 @@ import math
 
 import msgspec
 
+from nearcast.control.agenda import Agenda
 from nearcast.control.forwarder import Forwarder
 from nearcast.control.instructions import Answer, Instruction, Reply
 from nearcast.control.rules import ALL_ON, Rules
@@ -40,6 +41,7 @@ Said = tuple[str, Instruction]
 
 class Dispatcher:
     __slots__ = (
+        "_agenda",
         "_asked_s",
         "_down",
         "broker",
@@ -61,6 +63,7 @@ class Dispatcher:
         self.term = 0
         self.lease_until_s = -math.inf
         self.forwarders: dict[str, Forwarder] = {}
+        self._agenda = Agenda()  # when each topic's forwarder wants to be woken
         self._asked_s = -math.inf
         self._down: dict[str, None] = {}  # peers whose established link is broken
 
@@ -76,13 +79,14 @@ class Dispatcher:
             case Bye():
                 if message.topic in self.forwarders:
                     self.forwarders[message.topic].bye(message)
+                    return self._about(message.topic, [])
                 return []
             case Ask() | Launch():
                 forwarder = self.forwarders.get(message.topic)
                 if forwarder is None:
                     return []
                 out = forwarder.ask(message, now) if isinstance(message, Ask) else forwarder.launch(message)
-                return _about(message.topic, out)
+                return self._about(message.topic, out)
             case Renew():
                 return self._renewed(message)
             case _:
@@ -105,7 +109,7 @@ class Dispatcher:
                 lease_s, asked_s = self.timing.lease_s, message.asked_s
                 welcome = Welcome(topic, implied, (owner,), 0, (), lease_s, asked_s, 0, (), publisher=message.publisher)
                 answers = [Reply(message.client, welcome)]
-        return [(topic, self._with_ring(answer, message.ring_version)) for answer in answers]
+        return self._about(topic, [self._with_ring(answer, message.ring_version) for answer in answers])
 
     def _know(self, topic: str, first: Route) -> Forwarder:
         forwarder = Forwarder(topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules)
@@ -153,9 +157,9 @@ class Dispatcher:
                         topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules
                     )
                     self.forwarders[topic] = forwarder
-                return _about(topic, forwarder.prepare(command, now, fresh=fresh))
+                return self._about(topic, forwarder.prepare(command, now, fresh=fresh))
             case Tell() if forwarder is not None:
-                return _about(topic, forwarder.tell(command, now))
+                return self._about(topic, forwarder.tell(command, now))
             case Release():
                 return self._release(command, forwarder)
             case _:
@@ -166,20 +170,22 @@ class Dispatcher:
         if forwarder is None:
             ack = Ack(topic, self.broker, self.incarnation, command.term, "release", command.floor)
             return [(topic, Answer(ack))]
-        out = _about(topic, forwarder.release(command))
+        released = forwarder.release(command)
         if self.broker not in forwarder.members and self.ring.owner(topic) != self.broker:
             del self.forwarders[topic]
-        return out
+        return self._about(topic, released)
 
     # The topic, connections, time
 
     def frame(self, topic: str, envelope: Envelope, now: float) -> list[Said]:
         forwarder = self.forwarders.get(topic)
-        return _about(topic, forwarder.frame(envelope, now)) if forwarder is not None else []
+        if forwarder is None:
+            return []  # a message only puts off what was due: no need to look at the agenda
+        return [(topic, instruction) for instruction in forwarder.frame(envelope, now)]
 
     def subscribed(self, topic: str, now: float) -> list[Said]:
         forwarder = self.forwarders.get(topic)
-        return _about(topic, forwarder.subscribed(now)) if forwarder is not None else []
+        return self._about(topic, forwarder.subscribed(now)) if forwarder is not None else []
 
     def sent(self, target: str) -> dict[str, tuple[int, int]]:
         """What has been sent to this broker so far: (session, count) by topic."""
@@ -200,14 +206,15 @@ class Dispatcher:
 
     def peer_restored(self, target: str) -> list[Said]:
         self._down.pop(target, None)
-        return [said for topic, each in self.forwarders.items() for said in _about(topic, each.peer_restored(target))]
+        restored = ((topic, each.peer_restored(target)) for topic, each in self.forwarders.items())
+        return [said for topic, out in restored for said in self._about(topic, out)]
 
     def own_restored(self) -> list[Said]:
-        return [said for topic, each in self.forwarders.items() for said in _about(topic, each.own_restored())]
+        return [said for topic, each in self.forwarders.items() for said in self._about(topic, each.own_restored())]
 
     def wake_s(self) -> float:
         own_s = self._asked_s + self.timing.lease_s / 5
-        return min(own_s, min((each.wake_s() for each in self.forwarders.values()), default=math.inf))
+        return min(own_s, self._agenda.next_s())
 
     def tick(self, now: float, *, broker_up: bool = True) -> list[Said]:
         """`broker_up` False: an agent cut off from its own broker lets its lease run out."""
@@ -217,11 +224,13 @@ class Dispatcher:
             if broker_up:
                 topics = tuple(topic for topic, each in self.forwarders.items() if each.clients.entries)
                 out.append(("", Answer(Alive(self.broker, self.incarnation, now, self.ring.version, topics))))
-        for topic, forwarder in self.forwarders.items():
-            if now >= forwarder.wake_s():
-                out += _about(topic, forwarder.tick(now))
+        for topic in self._agenda.due(now):
+            forwarder = self.forwarders.get(topic)
+            if forwarder is not None:
+                out += self._about(topic, forwarder.tick(now))
         return out
 
-
-def _about(topic: str, instructions: list[Instruction]) -> list[Said]:
-    return [(topic, instruction) for instruction in instructions]
+    def _about(self, topic: str, instructions: list[Instruction]) -> list[Said]:
+        forwarder = self.forwarders.get(topic)
+        self._agenda.set(topic, forwarder.wake_s() if forwarder is not None else math.inf)
+        return [(topic, instruction) for instruction in instructions]

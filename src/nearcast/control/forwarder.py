@@ -303,7 +303,7 @@ class Forwarder:
             path.up = False
 
     def peer_restored(self, target: str) -> list[Instruction]:
-        """Rule 4: what the broken connection may have swallowed is sent again; else the session is over, and said so."""
+        """Rule 4: what the broken connection may have swallowed is sent again; else the session is over, and said."""
         self._down.pop(target, None)
         path = self.paths.get(target)
         if path is None:

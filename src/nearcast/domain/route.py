@@ -51,7 +51,7 @@ class Route:
         return (self._one(key, home),)
 
     def missing(self, visited: Collection[str], key: int) -> tuple[str, ...]:
-        """The brokers that a message seen at `visited` must still reach for every subscriber of the route to have it."""
+        """The brokers that a message seen at `visited` must still reach for every subscriber here to have it."""
         if self.strategy is Strategy.ALL_SUBSCRIBERS:
             if any(broker in visited for broker in self.brokers):
                 return ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from nearcast.control.agenda import Agenda
 from nearcast.control.barrier import Barrier
 from nearcast.control.dispatcher import Dispatcher, Said
 from nearcast.control.forwarder import Forwarder
@@ -273,7 +274,7 @@ class Coordinator:
 
 
 machine(
-    Barrier, Dispatcher, Forwarder, Lease, Move, Inbound, Outbound, Publisher, Entry, Register, Stranger, Stream,
+    Agenda, Barrier, Dispatcher, Forwarder, Lease, Move, Inbound, Outbound, Publisher, Entry, Register, Stranger, Stream,
     Streams, Attachment, Subscriber, Broker, Handing, Publishing, Subscribing, Agent, Coordinator,
 )  # fmt: skip
 

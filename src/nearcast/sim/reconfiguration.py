@@ -27,12 +27,12 @@ class Scale:
     brokers: int = 4
     topics: int = 20
     clients: int = 50
-    run_s: float = 30.0
-    settle_s: float = 20.0
-    publish_every_s: float = 0.6
+    run_s: float = 24.0
+    settle_s: float = 15.0
+    publish_every_s: float = 0.9
     move_every_s: float = 0.4
-    churn_every_s: float = 1.0
-    fault_every_s: float = 3.0
+    churn_every_s: float = 0.8
+    fault_every_s: float = 2.0
 
 
 def run_seed(seed: int, *, faults: bool, rules: Rules = ALL_ON, scale: Scale | None = None) -> History:

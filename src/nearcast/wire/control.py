@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+
 import msgspec
 
 from nearcast.domain.errors import MalformedControl, UnknownVersion
