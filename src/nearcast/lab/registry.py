@@ -5,8 +5,11 @@ from difflib import get_close_matches
 
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.experiment import Experiment
+from nearcast.lab.experiments import dynamoth_reconfiguration
 
-EXPERIMENTS: dict[str, Experiment] = {}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (dynamoth_reconfiguration.EXPERIMENT,)
+}
 
 
 def find(name: str, experiments: Mapping[str, Experiment] = EXPERIMENTS) -> Experiment:

@@ -16,8 +16,10 @@ from nearcast.sim.network import Network
 from nearcast.transport.crew import Crew
 
 TIMING = Timing(
-    lease_s=6.0, linger_s=0.5, patience_s=2.0, merge_s=0.02, retry_s=0.5, beat_s=0.5, idle_s=0.5, transit_s=2.0
+    lease_s=6.0, linger_s=0.5, patience_s=2.0, merge_s=0.02, retry_s=0.5, beat_s=1.0, idle_s=0.5, transit_s=2.0
 )
+
+GRACE_S = 3.0  # what a subscription that leaves may have had on its way; more than the slowest path here takes
 
 
 @dataclass(frozen=True, slots=True)

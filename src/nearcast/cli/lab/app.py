@@ -3,10 +3,12 @@
 import typer
 
 from nearcast.cli.lab.list import list_experiments
+from nearcast.cli.lab.replay import replay
 from nearcast.cli.lab.run import run_experiment
 from nearcast.cli.lab.scoreboard import show_scoreboard
 
 app = typer.Typer(help="Run the papers' experiments and see which of their claims hold here.", no_args_is_help=True)
 app.command("list")(list_experiments)
 app.command("run")(run_experiment)
+app.command("replay")(replay)
 app.command("scoreboard")(show_scoreboard)

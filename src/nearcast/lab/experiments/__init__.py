@@ -1,1 +1,1 @@
-"""One module per experiment; `nearcast.lab.registry` lists them."""
+"""One module per experiment."""

@@ -1,0 +1,132 @@
+"""DYN-6: topics move, change strategy, and clients come and go; nothing is lost, repeated or out of order.
+
+Virtual time: every seed is a run of the production client, agent and coordinator on a simulated network of its own, and
+ends in the history checker.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from nearcast.control.rules import ALL_ON
+from nearcast.lab.claim import Expectation
+from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
+from nearcast.lab.fanout import map_seeds
+from nearcast.sim.check import CheckResult, check
+from nearcast.sim.reconfiguration import GRACE_S, run_seed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "dynamoth.reconfiguration"
+_SEEDS = 1000
+_QUICK_SEEDS = 100
+_BARRIER_OFF_SEEDS = 8  # enough to see what the barrier is for; each is a run of its own
+
+LOST = Expectation("DYN-6", "messages lost without a report", "== 0")
+DUPLICATED = Expectation("DYN-6", "messages delivered twice", "== 0")
+REORDERED = Expectation("DYN-6", "messages out of their publisher's order", "== 0")
+FALSE_ALARMS = Expectation("DYN-6", "gaps and discontinuities reported in runs without faults", "== 0")
+BARRIER_OFF = Expectation("DYN-6", "messages missing, reported or not, with the barrier off", "> 0")
+
+
+class SeedRow(NamedTuple):
+    seed: int
+    published: int
+    delivered: int
+    lost: int
+    covered: int
+    duplicated: int
+    reordered: int
+    invented: int
+    gaps: int
+    discontinuities: int
+    moves: int
+    longest_pause_s: float
+
+
+def measure(settings: RunSettings, progress: Progress) -> Outcome:
+    count = settings.seeds or (_QUICK_SEEDS if settings.quick else _SEEDS)
+    seeds = range(settings.seed, settings.seed + count)
+    rows = map_seeds(partial(judge_seed, faults=settings.faults), seeds, settings.jobs, progress)
+    claims = [
+        LOST.judge(sum(row.lost + row.invented for row in rows)),
+        DUPLICATED.judge(sum(row.duplicated for row in rows)),
+        REORDERED.judge(sum(row.reordered for row in rows)),
+    ]
+    if not settings.faults:
+        claims.append(FALSE_ALARMS.judge(sum(row.gaps + row.discontinuities for row in rows)))
+        off = range(settings.seed, settings.seed + min(count, _BARRIER_OFF_SEEDS))
+        without = map_seeds(_judge_without_barrier, off, settings.jobs, progress, doing="seeds with the barrier off")
+        claims.append(BARRIER_OFF.judge(sum(row.lost + row.covered for row in without)))
+    return Outcome(
+        claims=tuple(claims),
+        metrics={
+            "seeds": count,
+            "faults": settings.faults,
+            "published": sum(row.published for row in rows),
+            "delivered": sum(row.delivered for row in rows),
+            "moves": sum(row.moves for row in rows),
+            "missing_but_reported": sum(row.covered for row in rows),
+            "gaps": sum(row.gaps for row in rows),
+            "discontinuities": sum(row.discontinuities for row in rows),
+            "longest_pause_s": max(row.longest_pause_s for row in rows),
+            "replay": [replay_command(row.seed, settings.faults) for row in rows if _failed(row)],
+        },
+        tables={"seeds": Table(SeedRow._fields, tuple(tuple(row) for row in rows))},
+        figures={"pauses": partial(_draw_pauses, rows)},
+    )
+
+
+def judge_seed(seed: int, *, faults: bool) -> SeedRow:
+    return _row(seed, faults=faults, without="")
+
+
+def _judge_without_barrier(seed: int) -> SeedRow:
+    return _row(seed, faults=False, without="barrier")
+
+
+def _row(seed: int, *, faults: bool, without: str) -> SeedRow:
+    history = run_seed(seed, faults=faults, rules=ALL_ON.without(without) if without else ALL_ON)
+    result: CheckResult = check(history, grace_s=GRACE_S)
+    return SeedRow(
+        seed,
+        result.published,
+        result.delivered,
+        len(result.lost),
+        len(result.covered),
+        len(result.duplicated),
+        len(result.reordered),
+        len(result.invented),
+        result.gaps,
+        result.discontinuities,
+        sum(event[0] == "move" and event[-1] == "told" for event in history.events),
+        round(result.longest_pause_s, 6),
+    )
+
+
+def replay_command(seed: int, faults: bool) -> str:
+    return f"nearcast lab replay {NAME} --seed {seed}{' --faults' if faults else ''}"
+
+
+def _failed(row: SeedRow) -> bool:
+    return bool(row.lost or row.duplicated or row.reordered or row.invented)
+
+
+def _draw_pauses(rows: Sequence[SeedRow], figure: "Figure") -> None:
+    axes = figure.add_subplot()
+    axes.hist([row.longest_pause_s for row in rows], bins=30)
+    axes.set_xlabel("longest pause of any subscription (s)")
+    axes.set_ylabel("seeds")
+    axes.set_title(f"{len(rows)} seeds, {sum(row.moves for row in rows)} moves and strategy changes")
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    paper="Dynamoth, section IV",
+    summary="random moves and strategy changes under traffic, clients joining and leaving, with or without faults",
+    expectations=(LOST, DUPLICATED, REORDERED, FALSE_ALARMS, BARRIER_OFF),
+    modes=("virtual",),
+    measure=measure,
+    options=("seeds", "faults"),
+)
