@@ -13,7 +13,7 @@ import hmac
 
 import msgspec
 
-from nearcast.domain.errors import MalformedControl, UnknownVersion
+from nearcast.domain.errors import ConfigError, MalformedControl, UnknownVersion
 from nearcast.domain.route import Route
 
 VERSION = 1
@@ -240,7 +240,7 @@ def unseal(data: bytes, key: bytes) -> Control:
         raise MalformedControl("control message has a wrong signature; do both sides share the fleet's key?")
     try:
         return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (msgspec.MsgspecError, ConfigError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise MalformedControl(f"control message is not readable: {error}") from error
 
 

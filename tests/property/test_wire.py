@@ -1,0 +1,155 @@
+"""Codecs: what is written comes back, and no bytes whatsoever raise anything but a WireError."""
+
+import contextlib
+import hashlib
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.domain.errors import WireError
+from nearcast.domain.route import Route, Strategy
+from nearcast.wire import control
+from nearcast.wire.envelope import (
+    END,
+    FORWARDED,
+    HEADER_BYTES,
+    HEARTBEAT,
+    MAGIC,
+    PLAIN,
+    VERSION,
+    Envelope,
+    Trail,
+    decode,
+    encode,
+    notice,
+)
+
+KEY = b"fleet"
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+u64 = st.integers(0, 2**64 - 1)
+u32 = st.integers(0, 2**32 - 1)
+trails = st.builds(Trail, names, u64, u64, u32, st.lists(names, max_size=5).map(tuple))
+
+
+@st.composite
+def routes(draw: st.DrawFn) -> Route:
+    strategy = draw(st.sampled_from(Strategy))
+    most = 1 if strategy is Strategy.SINGLE else 4
+    brokers = draw(st.lists(names, min_size=1, max_size=most, unique=True))
+    return Route(draw(u32), strategy, tuple(sorted(brokers)))
+
+
+st.register_type_strategy(Route, routes())
+kinds = [*get_args(control.OnTopic), *get_args(control.ToAgent), *get_args(control.ToClient)]
+kinds += get_args(control.ToCoordinator)
+# MessagePack has no integers beyond 64 bits, and a NaN is unequal to itself.
+st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
+st.register_type_strategy(float, st.floats(allow_nan=False))
+messages = st.sampled_from(kinds).flatmap(st.from_type)
+on_topic = st.sampled_from(get_args(control.OnTopic)).flatmap(st.from_type)
+
+envelopes = st.builds(
+    Envelope,
+    st.sampled_from((0, END, HEARTBEAT, END | HEARTBEAT, PLAIN)),
+    u64,
+    u64,
+    u32,
+    u32,
+    u64,
+    st.integers(-(2**63), 2**63 - 1),
+    st.binary(),
+    st.none() | trails,
+)
+
+
+@given(envelopes)
+def test_an_envelope_comes_back_as_it_was(envelope: Envelope) -> None:
+    assert decode(encode(envelope, KEY), KEY) == envelope
+
+
+@given(on_topic, u32)
+def test_a_notice_comes_back_as_it_was(message: control.OnTopic, epoch: int) -> None:
+    assert decode(encode(notice(message, epoch), KEY), KEY) == notice(message, epoch)
+
+
+@given(messages)
+def test_a_control_message_comes_back_as_it_was(message: control.Control) -> None:
+    assert control.unseal(control.seal(message, KEY), KEY) == message
+
+
+@given(st.binary())
+def test_bytes_without_our_magic_are_a_plain_message_whole(data: bytes) -> None:
+    if not data.startswith(MAGIC):
+        envelope = decode(data, KEY)
+        assert (envelope.flags, envelope.payload) == (PLAIN, data)
+
+
+@given(st.binary(max_size=120))
+def test_arbitrary_bytes_behind_our_magic_raise_nothing_but_a_wire_error(data: bytes) -> None:
+    only_wire_errors(MAGIC + data)
+
+
+@given(st.integers(0, 31), st.binary(min_size=HEADER_BYTES - 4, max_size=160))
+def test_arbitrary_bytes_behind_a_good_start_raise_nothing_but_a_wire_error(flags: int, data: bytes) -> None:
+    only_wire_errors(MAGIC + bytes((VERSION, flags)) + data)
+
+
+@given(envelopes, st.data())
+def test_a_message_with_one_byte_changed_raises_nothing_but_a_wire_error(
+    envelope: Envelope, data: st.DataObject
+) -> None:
+    whole = encode(envelope, KEY)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    only_wire_errors(whole[:at] + data.draw(st.binary(min_size=1, max_size=1)) + whole[at + 1 :])
+
+
+@given(trails, st.data())
+def test_a_cut_trail_raises_nothing_but_a_wire_error(trail: Trail, data: st.DataObject) -> None:
+    whole = encode(Envelope(0, 1, 1, 1, 0, 1, 0, b"", trail), KEY)
+    assert whole[3] & FORWARDED
+    cut = whole[: data.draw(st.integers(HEADER_BYTES, len(whole) - 1))]
+    with pytest.raises(WireError):
+        decode(cut, KEY)
+
+
+@given(st.binary(max_size=120))
+def test_arbitrary_bytes_unsealed_raise_nothing_but_a_wire_error(data: bytes) -> None:
+    with contextlib.suppress(WireError):
+        control.unseal(data, KEY)
+
+
+junk = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(messages, st.data())
+def test_a_signed_message_with_a_wrong_field_raises_nothing_but_a_wire_error(
+    message: control.Control, data: st.DataObject
+) -> None:
+    """Whoever has the key may still run another version of the code."""
+    body = msgspec.to_builtins(message)
+    if "route" in body and data.draw(st.booleans()):
+        body["route"]["brokers"] = data.draw(st.lists(st.sampled_from(("H0", "H1")), max_size=3))
+    else:
+        body[data.draw(st.sampled_from(sorted(body)))] = data.draw(junk)
+    packed = msgspec.msgpack.encode(body)
+    sealed = bytes((control.VERSION,)) + hashlib.blake2b(packed, key=KEY, digest_size=16).digest() + packed
+    with contextlib.suppress(WireError):
+        control.unseal(sealed, KEY)
+
+
+def only_wire_errors(data: bytes) -> None:
+    with contextlib.suppress(WireError):
+        decode(data, KEY)

@@ -1,0 +1,103 @@
+"""Sealed control messages: what unseals, and what is refused with which words."""
+
+import hashlib
+
+import msgspec
+import pytest
+
+from nearcast.domain.errors import MalformedControl, UnknownVersion
+from nearcast.domain.route import Route, Strategy
+from nearcast.wire.control import (
+    VERSION,
+    Alive,
+    Bye,
+    Gone,
+    Prepare,
+    Switch,
+    Welcome,
+    agent_bus_subject,
+    client_subject,
+    seal,
+    unseal,
+    unseal_on_topic,
+)
+
+KEY = b"fleet"
+ROUTE = Route(3, Strategy.ALL_PUBLISHERS, ("H0", "H1"))
+
+
+def sealed(body: bytes) -> bytes:
+    """As `seal`, for a body that no message of ours encodes to."""
+    return bytes((VERSION,)) + hashlib.blake2b(body, key=KEY, digest_size=16).digest() + body
+
+
+def test_a_welcome_comes_back_as_it_was() -> None:
+    welcome = Welcome("t", ROUTE, ("H0",), 2, ("H2",), 10.0, 1.5, 4, ("H0", "H1"), "H1", 77)
+    assert unseal(seal(welcome, KEY), KEY) == welcome
+
+
+def test_a_prepare_comes_back_with_its_routes_in_order() -> None:
+    prepare = Prepare("t", 2, 3, (Route(2, Strategy.SINGLE, ("H0",)), ROUTE), 2, ())
+    assert unseal(seal(prepare, KEY), KEY) == prepare
+
+
+def test_an_unknown_version_is_named() -> None:
+    data = seal(Bye("t", "c", 0), KEY)
+    with pytest.raises(UnknownVersion, match="version 200"):
+        unseal(bytes((200,)) + data[1:], KEY)
+
+
+def test_a_wrong_signature_says_what_to_look_at() -> None:
+    with pytest.raises(MalformedControl, match="do both sides share the fleet's key"):
+        unseal(seal(Bye("t", "c", 0), b"other"), KEY)
+
+
+def test_one_changed_byte_breaks_the_signature() -> None:
+    data = seal(Bye("t", "c", 0), KEY)
+    for at in range(1, len(data)):
+        with pytest.raises(MalformedControl, match="signature"):
+            unseal(data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :], KEY)
+
+
+@pytest.mark.parametrize("size", [0, 1, 17])
+def test_a_message_shorter_than_its_seal_is_refused(size: int) -> None:
+    with pytest.raises(MalformedControl, match=f"{size} bytes is too short"):
+        unseal(seal(Bye("t", "c", 0), KEY)[:size], KEY)
+
+
+def test_a_signed_message_of_no_known_kind_is_refused() -> None:
+    body = msgspec.msgpack.encode({"type": "Coup", "topic": "t"})
+    with pytest.raises(MalformedControl, match="not readable"):
+        unseal(sealed(body), KEY)
+
+
+def test_a_signed_message_with_a_field_of_another_type_is_refused() -> None:
+    body = msgspec.msgpack.encode({"type": "Bye", "topic": "t", "client": 5, "publisher": 0})
+    with pytest.raises(MalformedControl, match="not readable"):
+        unseal(sealed(body), KEY)
+
+
+@pytest.mark.parametrize("brokers", [[], ["H1", "H0"], ["H0", "H0"]])
+def test_a_signed_route_that_cannot_be_one_is_refused(brokers: list[str]) -> None:
+    route = {"epoch": 1, "strategy": "homed", "brokers": brokers}
+    body = msgspec.msgpack.encode({"type": "Switch", "topic": "t", "route": route, "sources": [], "floor": 0})
+    with pytest.raises(MalformedControl, match="route brokers must be sorted"):
+        unseal(sealed(body), KEY)
+
+
+def test_what_belongs_on_a_topic_is_let_through() -> None:
+    for message in (Gone("t", 5), Switch("t", ROUTE, ("H0",), 2)):
+        assert unseal_on_topic(seal(message, KEY), KEY) == message
+
+
+@pytest.mark.parametrize(
+    "message", [Bye("t", "c", 0), Alive("H0", 1, 0.0, 0, ("t",)), Prepare("t", 1, 1, (ROUTE,), 0, ())]
+)
+def test_what_does_not_belong_on_a_topic_is_refused_by_name(message: Bye | Alive | Prepare) -> None:
+    with pytest.raises(MalformedControl, match=f"a {type(message).__name__} does not belong on a topic"):
+        unseal_on_topic(seal(message, KEY), KEY)
+
+
+def test_every_control_subject_is_one_that_no_topic_can_have() -> None:
+    for subject in (client_subject("c"), agent_bus_subject("H0")):
+        assert subject.startswith("_nearcast.")
