@@ -30,6 +30,7 @@ class Publisher:
         "_announce_s",
         "_confirmed",
         "_down",
+        "_leaving",
         "_sent_epoch",
         "_step_s",
         "before",
@@ -63,6 +64,7 @@ class Publisher:
         self.unconfirmed: deque[Envelope] = deque()
         self._confirmed: dict[str, int] = {}  # broker -> last sequence number it has surely handled
         self._down: dict[str, None] = {}
+        self._leaving: dict[str, float] = {}  # brokers left, and since when, whose agents still hold a lease on us
         self._announce_s = math.inf
         self._sent_epoch = 0
         self._step_s = timing.idle_s
@@ -104,13 +106,13 @@ class Publisher:
 
     def welcome(self, message: Welcome, now: float) -> list[Instruction]:
         if not self.lease.welcome(message) and self.targets:
-            return []
+            return self._farewells(message.asked_s)
         assert self.lease.route is not None
         targets = self.lease.route.publish_to(self.id, self.lease.home)
         if targets != self.targets:
             return self._change_leg(targets, now)
         self.epoch = self.lease.epoch
-        return []
+        return self._farewells(message.asked_s)
 
     def unsure(self, _message: Unsure) -> None:
         self.lease.refused()
@@ -121,8 +123,8 @@ class Publisher:
         cut_off = [b for b in self.targets if b in self._down]
         if self.rules.legs and self.seq >= self.first:
             out += [self._mark(broker, END) for broker in self.targets if broker not in self._down]
-        left = tuple(b for b in self.targets if b not in targets)
-        out += [Say(b, Bye(self.topic, self.client, self.id)) for b in left if b not in self._down]
+        known = {**self._leaving, **dict.fromkeys(self.targets, now)}
+        self._leaving = {broker: since_s for broker, since_s in known.items() if broker not in targets}
         self.targets, self.epoch = targets, self.lease.epoch
         if self.seq >= self.first:
             self.before = self._sent_epoch
@@ -134,6 +136,13 @@ class Publisher:
         self._announce_s = now + self.timing.idle_s
         # The agents there should know whom to tell of the next move, and whom to miss.
         return [*out, *(self._hello(now, broker) for broker in targets if broker not in self._down)]
+
+    def _farewells(self, asked_s: float) -> list[Instruction]:
+        """Goodbye to brokers left, once a question asked after that is answered: in between nobody would miss us."""
+        left = [broker for broker, since_s in self._leaving.items() if asked_s >= since_s]
+        for broker in left:
+            del self._leaving[broker]
+        return [Say(b, Bye(self.topic, self.client, self.id)) for b in left if b not in self._down]
 
     def _rebase(self, cut_off: list[str]) -> list[Instruction]:
         """The old leg broke: its unconfirmed messages open the new one, which then starts where certainty ends."""
@@ -185,7 +194,8 @@ class Publisher:
         out: list[Instruction] = []
         if self.rules.legs and self.seq:
             out += [self._mark(broker, END | HEARTBEAT) for broker in self.targets if broker not in self._down]
-        return [*out, *(Say(b, Bye(self.topic, self.client, self.id)) for b in self.targets if b not in self._down)]
+        known = (*self.targets, *self._leaving)
+        return [*out, *(Say(b, Bye(self.topic, self.client, self.id)) for b in known if b not in self._down)]
 
     def _announce(self, now: float) -> list[Instruction]:
         """Rule 6: an idle publisher's high-water mark shows a lost tail; ever more seldom, but within every lease."""
