@@ -274,8 +274,8 @@ class Coordinator:
 
 
 machine(
-    Agenda, Barrier, Dispatcher, Forwarder, Lease, Move, Inbound, Outbound, Publisher, Entry, Register, Stranger, Stream,
-    Streams, Attachment, Subscriber, Broker, Handing, Publishing, Subscribing, Agent, Coordinator,
+    Agenda, Barrier, Dispatcher, Forwarder, Lease, Move, Inbound, Outbound, Publisher, Entry, Register, Stranger,
+    Stream, Streams, Attachment, Subscriber, Broker, Handing, Publishing, Subscribing, Agent, Coordinator,
 )  # fmt: skip
 
 Process = Broker | Publishing | Subscribing | Agent | Coordinator
