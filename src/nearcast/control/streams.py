@@ -69,9 +69,9 @@ class Streams:
             return self._from_stranger(envelope, view, now)
         stream.heard_s = now
         seq = envelope.seq
-        if seq == stream.next and not stream.held:  # the common case, kept short
+        if seq == stream.next and stream.top < seq:  # the common case, kept short: nothing is held and no hole is open
             stream.next = seq + 1
-            stream.top = max(stream.top, seq)
+            stream.top = seq
             return [Deliver(envelope)]
         if not self.rules.legs:
             return self._unordered(stream, envelope)

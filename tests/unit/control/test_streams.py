@@ -1,0 +1,201 @@
+"""Each publisher's messages in its order, each once, and a hole only with a report."""
+
+import math
+
+import msgspec
+
+from nearcast.control.instructions import Deliver, Instruction, Report
+from nearcast.control.rules import ALL_ON
+from nearcast.control.streams import Streams, View
+from nearcast.control.timing import Timing
+from nearcast.domain.report import Gap
+from nearcast.wire.envelope import END, HEARTBEAT, Envelope, Trail
+
+TIMING = Timing()
+P = 7
+SETTLED = View(settled=True, patience_s=TIMING.patience_s, floor=1, through=("H0",), alone=False)
+ALONE = msgspec.structs.replace(SETTLED, alone=True)
+UNSETTLED = msgspec.structs.replace(SETTLED, settled=False, patience_s=math.inf)
+FORWARDED = Trail("H1", 1, 1, 1, ("H1", "H0"))
+
+
+def message(seq: int, *, first: int = 1, before: int = 0, trail: Trail | None = None) -> Envelope:
+    return Envelope(0, P, seq, before + 1, before, first, 0, b"", trail)
+
+
+def mark(seq: int, *, flags: int = HEARTBEAT, first: int = 1, trail: Trail | None = None) -> Envelope:
+    return Envelope(flags, P, seq, 1, 0, first, 0, b"", trail)
+
+
+def delivered(instructions: list[Instruction]) -> list[int]:
+    return [each.envelope.seq for each in instructions if isinstance(each, Deliver)]
+
+
+def gaps(instructions: list[Instruction]) -> list[tuple[int | None, int | None]]:
+    reports = [each.what for each in instructions if isinstance(each, Report)]
+    return [(what.first, what.last) for what in reports if isinstance(what, Gap)]
+
+
+def knowing(*seqs: int) -> Streams:
+    """Streams that have delivered these messages."""
+    streams = Streams("t", TIMING, ALL_ON)
+    for seq in seqs:
+        assert streams.data(message(seq), SETTLED, 0.0) == [Deliver(message(seq))]
+    return streams
+
+
+# A known publisher
+
+
+def test_messages_in_order_are_delivered_at_once() -> None:
+    knowing(1, 2, 3)
+
+
+def test_a_repeat_is_dropped() -> None:
+    streams = knowing(1, 2)
+    assert streams.data(message(2), SETTLED, 1.0) == []
+    assert streams.data(message(1, trail=FORWARDED), SETTLED, 1.0) == []
+
+
+def test_what_is_ahead_is_held_until_what_is_before_it_has_come() -> None:
+    streams = knowing(1)
+    assert streams.data(message(3), SETTLED, 1.0) == []
+    assert streams.data(message(4), SETTLED, 1.0) == []
+    assert delivered(streams.data(message(2), SETTLED, 1.1)) == [2, 3, 4]
+
+
+def test_a_hole_that_nothing_fills_is_reported_after_patience_and_passed_over() -> None:
+    streams = knowing(1)
+    streams.data(message(4), SETTLED, 1.0)
+    assert streams.wake_s(TIMING.patience_s) == 1.0 + TIMING.patience_s
+    assert streams.tick(SETTLED, 0.9 + TIMING.patience_s) == []
+    out = streams.tick(SETTLED, 1.0 + TIMING.patience_s)
+    assert (gaps(out), delivered(out)) == ([(2, 3)], [4])
+    assert streams.wake_s(TIMING.patience_s) == math.inf
+
+
+def test_a_jump_on_the_only_path_there_is_is_a_gap_at_once() -> None:
+    streams = knowing(1)
+    out = streams.data(message(3), ALONE, 1.0)
+    assert (gaps(out), delivered(out)) == ([(2, 2)], [3])
+
+
+def test_a_jump_on_a_forwarded_path_is_no_proof_even_for_one_broker() -> None:
+    streams = knowing(1)
+    assert streams.data(message(3, trail=FORWARDED), ALONE, 1.0) == []
+
+
+def test_a_new_leg_is_held_until_the_one_before_has_ended() -> None:
+    streams = knowing(1)
+    assert streams.data(message(3, first=3, before=1), ALONE, 1.0) == [], "what is missing went over another leg"
+    assert delivered(streams.data(message(2), ALONE, 1.1)) == [2, 3]
+
+
+def test_a_high_water_mark_shows_a_lost_tail() -> None:
+    streams = knowing(1)
+    assert streams.mark(mark(3), "H0", SETTLED, 1.0, ends=False) == []
+    assert gaps(streams.tick(SETTLED, 1.0 + TIMING.patience_s)) == [(2, 3)]
+
+
+def test_a_high_water_mark_on_the_only_path_shows_it_at_once() -> None:
+    assert gaps(knowing(1).mark(mark(3), "H0", ALONE, 1.0, ends=False)) == [(2, 3)]
+
+
+def test_a_high_water_mark_of_what_has_come_says_nothing() -> None:
+    streams = knowing(1, 2)
+    assert streams.mark(mark(2), "H0", ALONE, 1.0, ends=False) == []
+    assert streams.wake_s(TIMING.patience_s) == math.inf
+
+
+def test_a_hole_that_is_filled_in_time_is_never_reported() -> None:
+    streams = knowing(1)
+    streams.mark(mark(2, trail=FORWARDED), "H0", SETTLED, 1.0, ends=False)
+    assert delivered(streams.data(message(2), SETTLED, 1.5)) == [2]
+    assert streams.wake_s(TIMING.patience_s) == math.inf
+    assert streams.tick(SETTLED, 1.0 + TIMING.patience_s) == []
+
+
+def test_a_second_hole_waits_from_when_the_first_was_filled() -> None:
+    streams = knowing(1)
+    streams.data(message(3), SETTLED, 1.0)
+    streams.data(message(5), SETTLED, 1.0)
+    assert delivered(streams.data(message(2), SETTLED, 2.0)) == [2, 3]
+    assert streams.tick(SETTLED, 1.0 + TIMING.patience_s) == []
+    assert gaps(streams.tick(SETTLED, 2.0 + TIMING.patience_s)) == [(4, 4)]
+
+
+def test_a_publisher_that_vanished_leaves_an_open_gap() -> None:
+    assert gaps(knowing(1, 2).gone(P)) == [(3, None)]
+    assert gaps(Streams("t", TIMING, ALL_ON).gone(P)) == [(None, None)]
+
+
+def test_a_publisher_that_is_not_heard_for_four_leases_is_forgotten() -> None:
+    streams = knowing(1)
+    streams.tick(SETTLED, TIMING.forget_s - 0.1)
+    assert P in streams.known
+    streams.tick(SETTLED, TIMING.forget_s)
+    assert P not in streams.known
+
+
+# Strangers
+
+
+def test_a_stranger_in_the_middle_of_a_leg_starts_with_the_first_message_seen() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    assert delivered(streams.data(message(5), SETTLED, 0.0)) == [5]
+
+
+def test_before_the_subscriber_is_settled_a_stranger_is_held() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    assert streams.data(message(6), UNSETTLED, 0.0) == []
+    assert streams.data(message(5), UNSETTLED, 0.1) == []
+    assert delivered(streams.settle(SETTLED, 0.2, afresh=True)) == [5, 6]
+
+
+def test_a_strangers_later_leg_waits_while_an_older_epoch_is_alive() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    assert streams.data(message(5, first=5, before=1), SETTLED, 0.0) == []
+    over = msgspec.structs.replace(SETTLED, floor=2)
+    assert delivered(streams.settle(over, 1.0)) == [5]
+
+
+def test_a_strangers_later_leg_starts_when_the_end_before_it_came_through_every_broker() -> None:
+    both = msgspec.structs.replace(SETTLED, through=("H0", "H1"))
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(5, first=5, before=1), both, 0.0)
+    assert streams.mark(mark(4, flags=END), "H0", both, 0.1, ends=True) == []
+    assert delivered(streams.ended(P, 4, "H1", both, 0.2)) == [5]
+
+
+def test_an_end_of_an_earlier_leg_starts_nothing() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(5, first=5, before=1), SETTLED, 0.0)
+    assert streams.mark(mark(3, flags=END), "H0", SETTLED, 0.1, ends=True) == []
+
+
+def test_a_stranger_whose_start_stays_in_doubt_starts_after_patience_with_a_gap() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(5, first=5, before=1), SETTLED, 1.0)
+    assert streams.tick(SETTLED, 0.9 + TIMING.patience_s) == []
+    out = streams.tick(SETTLED, 1.0 + TIMING.patience_s)
+    assert (gaps(out), delivered(out)) == ([(None, 4)], [5])
+
+
+def test_a_mark_of_a_stranger_is_where_its_numbers_are_counted_from() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    assert streams.mark(mark(4), "H0", SETTLED, 0.0, ends=False) == []
+    assert gaps(streams.data(message(6), ALONE, 1.0)) == [(5, 5)]
+
+
+def test_a_hole_behind_a_strangers_start_is_reported_too() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(5), UNSETTLED, 0.0)
+    streams.data(message(7), UNSETTLED, 0.0)
+    assert delivered(streams.settle(SETTLED, 1.0, afresh=True)) == [5]
+    assert gaps(streams.tick(SETTLED, 1.0 + TIMING.patience_s)) == [(6, 6)]
+
+
+def test_with_legs_off_repeats_are_dropped_but_order_is_as_it_comes() -> None:
+    streams = Streams("t", TIMING, ALL_ON.without("legs"))
+    out = [streams.data(message(seq), SETTLED, 0.0) for seq in (3, 1, 3, 2)]
+    assert [delivered(each) for each in out] == [[3], [1], [], [2]]
