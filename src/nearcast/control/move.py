@@ -93,6 +93,8 @@ class Move:
     def saved(self, now: float) -> list[Instruction]:
         """The record is durable: act on it."""
         self._saving = False
+        if self._hopeless:
+            return self._cancel()
         self._quiet.clear()
         self._waiting = {broker: None for broker in self.participants if broker not in self.record.lost}
         out = [*map(self._prepare, self._catching_up), *self._command_waiting(now)]
@@ -128,8 +130,7 @@ class Move:
         if broker not in self.record.lost:
             self.record = replace(self.record, lost=tuple(sorted((*self.record.lost, broker))))
             out += self._announce_lost()
-        preparing = self.record.phase is Phase.PREPARING and not self._saving
-        if preparing and broker in self.record.newest.brokers and broker not in self.record.current.brokers:
+        if self._hopeless and not self._saving:
             return out + self._cancel()
         return out + self._advance()
 
@@ -182,6 +183,13 @@ class Move:
             leaving = tuple(b for b in self.participants if b not in record.newest.brokers)
             return self._save(replace(record, phase=Phase.DONE, routes=(record.newest,), leaving=leaving))
         return []
+
+    @property
+    def _hopeless(self) -> bool:
+        """Nobody has been told yet, and an agent that only the new route needs is lost."""
+        record = self.record
+        new = [broker for broker in record.newest.brokers if broker not in record.current.brokers]
+        return record.phase is Phase.PREPARING and any(broker in record.lost for broker in new)
 
     def _all_quiet(self) -> bool:
         members = brokers_of(self.record.routes)
