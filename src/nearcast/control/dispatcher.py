@@ -152,11 +152,7 @@ class Dispatcher:
             case Prepare():
                 fresh = forwarder is None
                 if forwarder is None:
-                    first = command.routes[0]
-                    forwarder = Forwarder(
-                        topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules
-                    )
-                    self.forwarders[topic] = forwarder
+                    forwarder = self._know(topic, command.routes[0])
                 return self._about(topic, forwarder.prepare(command, now, fresh=fresh))
             case Tell() if forwarder is not None:
                 return self._about(topic, forwarder.tell(command, now))

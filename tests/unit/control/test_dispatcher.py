@@ -1,0 +1,229 @@
+"""All topics of one agent: whom it answers, whom it obeys, and when it says that it is alive."""
+
+import math
+
+from nearcast.control.dispatcher import Dispatcher, Said
+from nearcast.control.instructions import Answer, Attach, Reply, Send
+from nearcast.control.timing import Timing
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Route, Strategy
+from nearcast.wire.control import (
+    Ack,
+    Alive,
+    Ask,
+    Bye,
+    Hello,
+    Launch,
+    Prepare,
+    Release,
+    Renew,
+    RingChange,
+    Tell,
+    ToClient,
+    Unsure,
+    Welcome,
+)
+from nearcast.wire.envelope import Envelope
+
+TIMING = Timing()
+RING = Ring(("H0", "H1"), version=1)
+MINE, THEIRS = (next(name for name in map(str, range(99)) if RING.owner(name) == owner) for owner in ("H0", "H1"))
+OLD = Route(1, Strategy.SINGLE, ("H0",))
+NEW = Route(2, Strategy.SINGLE, ("H1",))
+
+
+def agent(*, sure: bool = True) -> Dispatcher:
+    """Of H0; with a lease from 0 s on, of term 3."""
+    one = Dispatcher("H0", 5, RING, TIMING)
+    if sure:
+        one.message(Renew(3, 0.0, TIMING.lease_s, 1, RING.brokers), 0.0)
+    return one
+
+
+def hello(topic: str, *, epoch: int = 0, ring_version: int = 1, publisher: int = 0, attached: bool = True) -> Hello:
+    return Hello(topic, "c", publisher, epoch, attached, 0.5, ring_version)
+
+
+def prepare(topic: str = "t", *, term: int = 3) -> Prepare:
+    return Prepare(topic, term, 2, (OLD, NEW), 1, ())
+
+
+def answer(said: list[Said]) -> ToClient:
+    ((_, reply),) = said
+    assert isinstance(reply, Reply)
+    assert reply.client == "c"
+    return reply.message
+
+
+def acks(said: list[Said]) -> list[tuple[str, int]]:
+    sent = [each.message for _, each in said if isinstance(each, Answer)]
+    return [(ack.of, ack.epoch) for ack in sent if isinstance(ack, Ack)]
+
+
+# Clients
+
+
+def test_an_agent_without_a_lease_answers_unsure() -> None:
+    assert answer(agent(sure=False).message(hello(MINE, publisher=7), 1.0)) == Unsure(MINE, 0.5, 7)
+
+
+def test_an_agents_lease_counts_from_when_it_asked() -> None:
+    one = agent()
+    assert isinstance(answer(one.message(hello(MINE), TIMING.lease_s - 0.1)), Welcome)
+    assert isinstance(answer(one.message(hello(MINE), TIMING.lease_s)), Unsure)
+
+
+def test_a_topic_that_no_route_names_is_the_ring_owners() -> None:
+    for topic, owner in ((MINE, "H0"), (THEIRS, "H1")):
+        welcome = answer(agent().message(hello(topic), 1.0))
+        assert isinstance(welcome, Welcome)
+        assert welcome.route == Route(0, Strategy.SINGLE, (owner,))
+        assert (welcome.asked_s, welcome.lease_s) == (0.5, TIMING.lease_s)
+
+
+def test_a_client_that_knows_more_than_the_agent_is_answered_unsure() -> None:
+    assert isinstance(answer(agent().message(hello(MINE, epoch=4), 1.0)), Unsure)
+
+
+def test_who_has_an_older_ring_is_given_the_present_one() -> None:
+    welcome = answer(agent().message(hello(THEIRS, ring_version=0), 1.0))
+    assert isinstance(welcome, Welcome)
+    assert (welcome.ring_version, welcome.ring) == (1, ("H0", "H1"))
+    welcome = answer(agent().message(hello(THEIRS, ring_version=1), 1.0))
+    assert isinstance(welcome, Welcome)
+    assert welcome.ring == ()
+
+
+def test_a_goodbye_or_a_marker_for_a_topic_nobody_knows_is_ignored() -> None:
+    one = agent()
+    for message in (Bye("t", "c", 0), Ask("t", "c"), Launch("t", "H1", 1, 1)):
+        assert one.message(message, 1.0) == []
+
+
+# The coordinator
+
+
+def test_a_command_of_an_older_term_is_ignored() -> None:
+    one = agent()
+    assert one.message(prepare(term=2), 1.0) == []
+    assert one.message(RingChange(2, 9, ("H9",)), 1.0) == []
+    assert one.ring == RING
+    assert "t" not in one.forwarders
+
+
+def test_a_lease_of_an_older_term_is_ignored() -> None:
+    one = agent()
+    one.message(Renew(2, 50.0, TIMING.lease_s, 1, RING.brokers), 50.0)
+    assert not one.sure(50.0)
+
+
+def test_a_command_of_a_newer_term_ends_the_older_one() -> None:
+    one = agent()
+    one.message(prepare(term=4), 1.0)
+    assert one.message(Tell("t", 3, 2, ()), 1.0) == []
+
+
+def test_a_prepare_is_acknowledged_only_when_the_own_subscription_is_confirmed() -> None:
+    one = agent()
+    assert one.message(prepare(), 1.0) == [("t", Attach("H0"))]
+    assert acks(one.subscribed("t", 1.1)) == [("prepare", 2)]
+
+
+def test_a_prepare_said_again_is_acknowledged_again() -> None:
+    one = agent()
+    one.message(prepare(), 1.0)
+    one.subscribed("t", 1.1)
+    assert acks(one.message(prepare(), 2.0)) == [("prepare", 2)]
+
+
+def test_told_of_a_topic_it_was_never_prepared_for_it_says_nothing() -> None:
+    assert agent().message(Tell("t", 3, 2, ()), 1.0) == []
+
+
+def test_released_from_a_topic_it_does_not_know_it_acknowledges() -> None:
+    assert acks(agent().message(Release("t", 3, 2), 1.0)) == [("release", 2)]
+
+
+def test_released_to_an_epoch_it_was_never_prepared_for_it_waits_to_be_caught_up() -> None:
+    one = agent()
+    one.message(hello(MINE), 1.0)  # it knows the ring's route, epoch 0
+    assert one.message(Release(MINE, 3, 5), 1.0) == []
+    assert isinstance(answer(one.message(hello(MINE), 1.0)), Welcome)
+
+
+def test_a_topic_that_has_left_is_forgotten_unless_the_ring_sends_strangers_here() -> None:
+    one = agent()
+    for topic in (MINE, THEIRS):
+        one.message(prepare(topic), 1.0)
+        one.subscribed(topic, 1.1)
+        assert acks(one.message(Release(topic, 3, 2), 2.0)) == [("release", 2)]
+    assert list(one.forwarders) == [MINE]
+    welcome = answer(one.message(hello(MINE), 2.0))
+    assert isinstance(welcome, Welcome)
+    assert welcome.route == NEW
+
+
+def test_a_newer_ring_is_taken_with_a_lease_or_a_change_and_an_older_one_never() -> None:
+    one = agent()
+    one.message(Renew(3, 1.0, TIMING.lease_s, 2, ("H0", "H1", "H2")), 1.0)
+    assert one.ring.version == 2
+    one.message(RingChange(3, 3, ("H0", "H2")), 1.0)
+    assert one.ring.brokers == ("H0", "H2")
+    one.message(RingChange(3, 2, ("H0", "H1", "H2")), 1.0)
+    assert one.ring.brokers == ("H0", "H2")
+
+
+# Connections and time
+
+
+def test_a_topic_learned_while_a_peer_is_away_sends_nothing_there_until_it_is_back() -> None:
+    one = agent()
+    one.peer_lost("H1")
+    one.message(prepare(), 1.0)
+    one.subscribed("t", 1.1)
+    message = Envelope(0, 7, 1, 1, 0, 1, 0, b"m")
+    assert one.frame("t", message, 1.2) == []
+    ((topic, send),) = one.peer_restored("H1")
+    assert topic == "t"
+    assert isinstance(send, Send)
+    assert (send.broker, send.envelope.payload) == ("H1", b"m")
+
+
+def test_only_what_the_broker_confirmed_is_not_sent_again() -> None:
+    one = agent()
+    one.message(prepare(), 1.0)
+    one.subscribed("t", 1.1)
+    one.frame("t", Envelope(0, 7, 1, 1, 0, 1, 0, b"first"), 1.2)
+    sent = one.sent("H1")
+    one.frame("t", Envelope(0, 7, 2, 1, 0, 1, 0, b"second"), 1.3)
+    one.confirmed("H1", sent)
+    one.peer_lost("H1")
+    again = [send.envelope.payload for _, send in one.peer_restored("H1") if isinstance(send, Send)]
+    assert again == [b"second"]
+
+
+def test_it_says_that_it_is_alive_five_times_a_lease_with_the_topics_in_use() -> None:
+    one = agent()
+    one.message(hello(MINE), 0.0)
+    one.message(hello(THEIRS), 0.0)
+    assert one.tick(1.0) == [("", Answer(Alive("H0", 5, 1.0, 1, (MINE,))))]
+    assert one.wake_s() <= 1.0 + TIMING.lease_s / 5
+
+
+def test_cut_off_from_its_own_broker_it_lets_its_lease_run_out() -> None:
+    one = agent()
+    assert one.tick(1.0, broker_up=False) == []
+    assert one.wake_s() < math.inf
+
+
+def test_after_a_tick_no_time_is_left_that_has_come_already() -> None:
+    one = agent()
+    one.message(prepare(), 0.0)
+    one.subscribed("t", 0.1)
+    one.message(hello("t", publisher=7), 0.2)
+    one.message(Ask("t", "c"), 0.2)
+    now = 0.2
+    for _ in range(50):
+        now = max(now, one.wake_s())
+        one.tick(now)
+        assert one.wake_s() > now
