@@ -14,33 +14,35 @@ from nearcast.wire.control import Generation, Marker
 
 
 class Barrier:
-    __slots__ = ("asked_s", "asks", "generation", "incarnation", "linger_until_s", "origin", "seen", "sources")
+    """Any generation that was granted will do: asking again, because an answer is late, must not undo the first."""
+
+    __slots__ = ("asked_s", "asks", "granted", "linger_until_s", "seen")
 
     def __init__(self, now: float) -> None:
         self.asked_s = now
         self.asks = 0
-        self.origin = ""
-        self.incarnation = 0
-        self.generation: int | None = None
-        self.sources: tuple[str, ...] = ()
+        self.granted: dict[str, Generation] = {}  # by origin, the first of each incarnation
         self.seen: dict[tuple[str, str, str], tuple[int, int]] = {}  # (source, through, origin) -> latest generation
         self.linger_until_s: float | None = None
 
-    def granted(self, message: Generation) -> None:
-        self.origin, self.incarnation = message.origin, message.incarnation
-        self.generation, self.sources = message.generation, message.sources
+    def grant(self, message: Generation) -> None:
+        known = self.granted.get(message.origin)
+        if known is None or known.incarnation != message.incarnation:
+            self.granted[message.origin] = message
 
     def marker(self, message: Marker, via: str) -> None:
         """Kept even before the generation is known: through another broker it may come before the answer."""
         self.seen[message.source, via, message.origin] = (message.incarnation, message.generation)
 
     def complete(self, attached: Collection[str]) -> bool:
-        if self.generation is None:
-            return False
-        through = [broker for broker in attached if broker in self.sources]
-        return all(self._passed(source, via) for source in self.sources for via in through)
+        return any(self._passed(granted, attached) for granted in self.granted.values())
 
-    def _passed(self, source: str, via: str) -> bool:
-        incarnation, generation = self.seen.get((source, via, self.origin), (0, 0))
-        assert self.generation is not None
-        return incarnation == self.incarnation and generation >= self.generation
+    def _passed(self, granted: Generation, attached: Collection[str]) -> bool:
+        for source in granted.sources:
+            for via in attached:
+                if via not in granted.sources:
+                    continue
+                incarnation, generation = self.seen.get((source, via, granted.origin), (0, 0))
+                if incarnation != granted.incarnation or generation < granted.generation:
+                    return False
+        return True

@@ -166,6 +166,8 @@ class Dispatcher:
         if forwarder is None:
             ack = Ack(topic, self.broker, self.incarnation, command.term, "release", command.floor)
             return [(topic, Answer(ack))]
+        if command.floor not in forwarder.routes:
+            return []  # we missed its preparation: the coordinator catches us up before it releases anything
         released = forwarder.release(command)
         if self.broker not in forwarder.members and self.ring.owner(topic) != self.broker:
             del self.forwarders[topic]

@@ -65,8 +65,11 @@ class Inbound:
         self.heard_s = now
 
     def follows(self, trail: Trail, now: float) -> bool:
-        """Takes the next frame; False when frames before it are missing or the session is another one."""
-        whole = trail.session == self.session and trail.count <= self.count + 1
+        """Takes the next frame; False when frames before it are missing.
+
+        A new session is whole from its first frame: one that follows a broken one says so there, with `Broken`.
+        """
+        whole = trail.count == 1 if trail.session != self.session else trail.count <= self.count + 1
         if trail.session != self.session or trail.count > self.count:
             self.session, self.count = trail.session, trail.count
         self.heard_s = now

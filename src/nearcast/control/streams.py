@@ -152,11 +152,12 @@ class Streams:
         return self._try_start(envelope.publisher, stranger, view, now)
 
     def _try_start(self, publisher: int, stranger: Stranger, view: View, now: float) -> list[Instruction]:
-        if not stranger.held or not view.settled:
+        if not stranger.held:
             return []
         start = stranger.held[min(stranger.held)]
-        mid_leg = start.seq > start.first or start.seq == 1
-        if mid_leg or self._leg_before_is_over(start, stranger, view):
+        if start.seq == 1:  # nothing can come before it, whatever is moving
+            return self._start(publisher, stranger, 1, now)
+        if view.settled and (start.seq > start.first or self._leg_before_is_over(start, stranger, view)):
             return self._start(publisher, stranger, start.seq, now)
         return []
 

@@ -99,7 +99,7 @@ class Subscriber:
     def generation(self, message: Generation, now: float) -> list[Instruction]:
         if self.barrier is None or message.epoch < self.lease.epoch:
             return []  # an agent that has not been told yet does not know every source: ask again
-        self.barrier.granted(message)
+        self.barrier.grant(message)
         return self._check_barrier(now)
 
     # Connections
@@ -145,7 +145,10 @@ class Subscriber:
         attachment = self.attachments.get(via)
         if attachment is not None:
             attachment.heard_s = now
-        out = self._follow(envelope.trail, via, now) if envelope.trail is not None and attachment is not None else []
+        out: list[Instruction] = []
+        if envelope.trail is not None and attachment is not None and attachment.confirmed:
+            # Unconfirmed, it may be the rest of a subscription that was left, and the count begins with the new one.
+            out = self._follow(envelope.trail, via, now, broken=isinstance(envelope.notice, Broken))
         if envelope.notice is not None:
             return out + self._notice(envelope.notice, via, now)
         if envelope.flags & PLAIN:
@@ -172,14 +175,15 @@ class Subscriber:
                 return out
             case Gone(publisher=publisher):
                 return self.streams.gone(publisher)
-            case Broken(source=source):
-                return self._path_broken(source, self._settled_s, now)
             case _:
                 return []
 
-    def _follow(self, trail: Trail, via: str, now: float) -> list[Instruction]:
+    def _follow(self, trail: Trail, via: str, now: float, *, broken: bool) -> list[Instruction]:
         """Rule 4: every frame of a path is counted; a hole in the count is a hole in the data."""
         path = self._paths.get((trail.source, via))
+        if broken:
+            self._paths[trail.source, via] = Inbound(trail, now)
+            return self._path_broken(trail.source, path.heard_s if path else self._settled_s, now)
         if path is None:
             self._paths[trail.source, via] = Inbound(trail, now)
             return self._light(trail.source, "path", now)

@@ -19,6 +19,8 @@ TIMING = Timing(
     lease_s=6.0, linger_s=0.5, patience_s=2.0, merge_s=0.02, retry_s=0.5, beat_s=1.0, idle_s=0.5, transit_s=2.0
 )
 
+_DELAYS_S = (0.001, 0.01, 0.05, 0.2)
+_BURSTS = (1, 2, 8, 20)
 GRACE_S = 3.0  # what a subscription that leaves may have had on its way; more than the slowest path here takes
 
 
@@ -31,7 +33,7 @@ class Scale:
     clients: int = 50
     run_s: float = 24.0
     settle_s: float = 15.0
-    publish_every_s: float = 0.9
+    burst_every_s: float = 5.0
     move_every_s: float = 0.4
     churn_every_s: float = 0.8
     fault_every_s: float = 2.0
@@ -56,7 +58,7 @@ class _Run:
 
     async def play(self) -> History:
         rng, scale = self.rng, self.scale
-        wire = Wire(delay_s=rng.choice((0.001, 0.01, 0.04)), jitter_s=rng.choice((0.0, 0.005, 0.05)))
+        wire = Wire(delay_s=rng.choice((0.001, 0.01)), jitter_s=rng.choice((0.0, 0.005, 0.05)))
         costs = ServerCosts(delivery_s=rng.choice((0.0, 0.0002)), spread=3.0)
         network = Network(random.Random(rng.getrandbits(64)), wire=wire, costs=costs, store_delay_s=0.005)
         self.deployment = deployment = Deployment(
@@ -64,6 +66,7 @@ class _Run:
         )
         for broker in self.brokers:
             deployment.start_agent(broker)
+            self._spread(f"agent-{broker}")
         for name in ("c0", "c1"):
             deployment.start_coordinator(name)
         await deployment.sleep(3.0)
@@ -79,12 +82,19 @@ class _Run:
         await self.crew.close()
         return deployment.history
 
+    def _spread(self, process: str) -> None:
+        """Every pair of a process and a broker has a distance of its own: what is sent first need not come first."""
+        for broker in self.brokers:
+            wire = Wire(delay_s=self.rng.choice(_DELAYS_S), jitter_s=self.rng.choice((0.0, 0.05)))
+            self.deployment.network.set_wire(process, broker, wire)
+
     # Clients
 
     def _join(self) -> None:
         self.names += 1
         name = f"client{self.names}"
         client = self.deployment.start_client(name)
+        self._spread(name)
         self.crew.start(self._live(name, client), name)
 
     async def _live(self, name: str, client: SimClient) -> None:
@@ -94,13 +104,14 @@ class _Run:
         for topic in rng.sample(self.topics, rng.randint(1, 2)):
             self.crew.start(deployment.subscribe(client, topic), f"{name} subscribes to {topic}")
         mine = rng.sample(self.topics, rng.randint(1, 2))
-        while not self.over and deployment.clients.get(name) is client:
-            await client.process.clock.sleep(rng.expovariate(1 / self.scale.publish_every_s))
-            burst = rng.choice((1, 1, 1, 4))
+        while not self.over:
+            await client.process.clock.sleep(rng.expovariate(1 / self.scale.burst_every_s))
             topic = rng.choice(mine)
-            for _ in range(burst):
-                if deployment.clients.get(name) is client and not self.over:
-                    await deployment.publish(client, topic, b"x" * 32)
+            for _ in range(rng.choice(_BURSTS)):
+                if self.over or deployment.clients.get(name) is not client:
+                    return
+                await deployment.publish(client, topic, b"x" * 32)
+                await client.process.clock.sleep(rng.choice((0.0, 0.01, 0.05)))
 
     async def _churn(self) -> None:
         while not self.over:
