@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from nearcast.sim.explored_broker import Broker
 from nearcast.sim.explored_outbox import COORDINATOR, Violated, agent_of
 from nearcast.sim.explored_processes import Process
-from nearcast.sim.explored_state import AWAY, DISTURBED, FAULTS, NOW, PROCESSES, Numbers, State, Steps
+from nearcast.sim.explored_state import AWAY, DISTURBED, FAULTS, NOW, PROCESSES, SCRIPT, Numbers, State, Steps
 from nearcast.wire.envelope import Envelope
 
 Link = tuple[str, str]
@@ -60,13 +60,14 @@ class Layout:
 
 
 class Draft:
-    __slots__ = ("away", "channels", "disturbed_s", "faults", "layout", "notes", "now", "numbers")
+    __slots__ = ("away", "channels", "disturbed_s", "faults", "layout", "notes", "now", "numbers", "script")
 
     def __init__(self, layout: Layout, state: State) -> None:
         self.layout = layout
         self.now = layout.times.values[state[NOW]]
         self.disturbed_s = layout.times.values[state[DISTURBED]]
         self.faults = state[FAULTS]
+        self.script = state[SCRIPT]
         self.away = layout.away.values[state[AWAY]]
         self.numbers = list(state[PROCESSES : PROCESSES + len(layout.names)])
         self.channels = dict(layout.channels(state))
@@ -78,6 +79,7 @@ class Draft:
         return (
             layout.times(self.now),
             self.faults,
+            self.script,
             layout.away(self.away),
             layout.times(self.disturbed_s),
             *self.numbers,

@@ -17,7 +17,7 @@ from nearcast.sim.explored_draft import Layout
 from nearcast.sim.explored_outbox import COORDINATOR, agent_of
 from nearcast.sim.explored_processes import Agent, Coordinator, Publishing, Subscribing
 from nearcast.sim.explored_scenario import Scenario
-from nearcast.wire.control import Ack, Ask, Bye, Generation, Hello, Launch, Marker, Prepare, Switch, Welcome
+from nearcast.wire.control import Ack, Ask, Bye, Generation, Hello, Launch, Marker, Prepare, Switch, Tell, Welcome
 from nearcast.wire.envelope import Envelope, Trail
 
 NEVER = -1
@@ -71,6 +71,8 @@ class Order:
             case Agent(), Hello() | Ask() | Bye():
                 forwarder = process.forwarder()
                 return forwarder is not None and forwarder.told == self.last_epoch
+            case Agent(), Tell():
+                return self._scenario.coarse
             case Agent(), Prepare():
                 forwarder = process.forwarder()
                 return forwarder is None or forwarder.attached is False

@@ -49,7 +49,9 @@ class Scenario:
     opens: bool = False  # the publishers are not there at the start
     eager: bool = True  # notices are sent at once, not with the next publication
     one_by_one: bool = False  # a move begins only when nothing is under way
-    next_ring: tuple[str, ...] = ()  # the ring changes to these brokers at any time; no route names the topic before
+    script: tuple[str, ...] = ()  # workload and faults happen in this order, each when nothing is under way
+    coarse: bool = False  # agents hear of a phase at once, and markers start when nothing is under way: fewer states
+    next_ring: tuple[str, ...] = ()  # the ring grows to these brokers at any time; no route names the topic before
     concurrent: bool = False  # brokers match, then deliver to one connection after another
     to_the_end: bool = False  # until the old brokers are released, not only until everybody has left them
     faults: tuple[str, ...] = ()
@@ -58,6 +60,10 @@ class Scenario:
     topic: str = TOPIC  # its name decides which broker is its directory
     beside: bool = True  # an agent hears its own broker at once; its lag is then in the paths it forwards over
     reduced: bool = True  # leave out orders that make no difference
+
+    @property
+    def first_ring(self) -> tuple[str, ...]:
+        return self.first[1] if self.next_ring else self.brokers
 
     @property
     def first(self) -> Place:

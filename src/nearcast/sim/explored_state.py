@@ -18,9 +18,10 @@ from nearcast.sim.freeze import clone, freeze
 _V = TypeVar("_V", bound=Hashable)
 
 State = tuple[int, ...]
-"""now, faults left, what is away, when it was last disturbed; a number per process; (channel, queue) pairs."""
+"""now, faults left, place in the script, what is away, when it was last disturbed; a number per process; pairs of
+channel and queue."""
 
-NOW, FAULTS, AWAY, DISTURBED, PROCESSES = range(5)
+NOW, FAULTS, SCRIPT, AWAY, DISTURBED, PROCESSES = range(6)
 
 
 class Numbers(Generic[_V]):

@@ -19,7 +19,7 @@ from nearcast.sim.explored_order import Order
 from nearcast.sim.explored_outbox import COORDINATOR, Violated, agent_of
 from nearcast.sim.explored_processes import Agent, Coordinator, Process, Publishing, Subscribing
 from nearcast.sim.explored_scenario import Scenario
-from nearcast.sim.explored_state import AWAY, DISTURBED, FAULTS, NOW, PROCESSES, State
+from nearcast.sim.explored_state import AWAY, DISTURBED, FAULTS, NOW, PROCESSES, SCRIPT, State
 from nearcast.sim.explored_telling import told
 
 Event = tuple[str, str, str]
@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.ring = Ring(scenario.brokers, vnodes=1)
+        self.ring = Ring(scenario.first_ring, vnodes=1)
         publishers = tuple(f"P{number}" for number in range(len(scenario.publishers)))
         agents = tuple(agent_of(broker) for broker in scenario.brokers)
         names = (*scenario.brokers, COORDINATOR, *agents, *publishers, SUBSCRIBER)
@@ -50,7 +50,7 @@ class World:
         layout, scenario = self.layout, self.scenario
         numbers = [layout.steps.number(name, self._process(name)) for name in layout.names]
         start = layout.times(0.0)
-        draft = Draft(layout, (start, 2 ** len(scenario.faults) - 1, layout.away(frozenset()), start, *numbers))
+        draft = Draft(layout, (start, 2 ** len(scenario.faults) - 1, 0, layout.away(frozenset()), start, *numbers))
         if not scenario.next_ring:
             for broker in dict.fromkeys((self.ring.owner(scenario.topic), *scenario.first[1])):
                 draft.take(COORDINATOR, "", ("back", broker))
@@ -73,6 +73,8 @@ class World:
         if name == COORDINATOR:
             return self._coordinator()
         if name == SUBSCRIBER:
+            if scenario.next_ring:
+                ring = Ring(scenario.next_ring, 1, vnodes=1)  # it starts later, and was given the newer ring
             subscriber = Subscriber(topic, scenario.subscriber_key, name, ring, timing=timing, rules=rules)
             return Subscribing(subscriber, started=not scenario.joins)
         if name.startswith("P"):
@@ -114,14 +116,19 @@ class World:
             return [alone]
         if self.scenario.faults:
             under_way += faults.prompt(self.scenario, self.layout, state)
-        if under_way and self.scenario.one_by_one:
-            workload = [event for event in workload if event[0] != "move"]
-        out = under_way + workload
-        if self.scenario.faults:
-            out += faults.possible(self.scenario, state)
+            workload += faults.possible(self.scenario, state)
         if not under_way and self._time_matters(state, now):
-            out.append(("time", "", ""))
-        return out
+            under_way.append(("time", "", ""))
+        elif under_way and self.scenario.one_by_one:
+            workload = [event for event in workload if event[0] != "move"]
+        if self.scenario.script:
+            workload = self._scripted(state, workload) if not under_way or under_way[0][0] == "time" else []
+        return under_way + workload
+
+    def _scripted(self, state: State, workload: list[Event]) -> list[Event]:
+        place = state[SCRIPT]
+        wanted = self.scenario.script[place] if place < len(self.scenario.script) else ""
+        return [event for event in workload if _token(event) == wanted]
 
     def _deliveries_in(self, state: State, now: float, away: frozenset[Link], out: list[Event]) -> Event | None:
         """Adds what can arrive; returns the one that may as well arrive at once."""
@@ -252,6 +259,8 @@ class World:
                 self._pass_time(draft)
                 return
         draft.disturbed_s = draft.now
+        if self.scenario.script and kind in ("publish", "subscribe", "open", "move", "change ring", "fault"):
+            draft.script += 1
         match kind:
             case "publish":
                 subscribing = draft.process(SUBSCRIBER)
@@ -281,3 +290,9 @@ class World:
         numbers = zip(self.layout.names, draft.numbers, strict=True)
         due = [wake_s[at] for name, at in numbers if (name, name) not in draft.away]
         return min(*due, faults.next_s(self.layout, draft))
+
+
+def _token(event: Event) -> str:
+    """An event of the workload, or a fault, as a script names it."""
+    kind, name, what = event
+    return f"{what} {name}" if kind == "fault" else f"{kind} {name}"

@@ -76,6 +76,7 @@ SCENARIOS: dict[str, Scenario] = {
         _TWO,
         (_on("H0"),),
         next_ring=_TWO,
+        topic="d",
         joins=True,
     ),
     **_changes(),
