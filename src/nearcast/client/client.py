@@ -164,7 +164,7 @@ class Client:
         return Inbox(client_subject(self.name), receive)
 
     def _answered(self, message: Welcome | Unsure | Generation, broker: str) -> None:
-        if isinstance(message, Welcome) and message.ring_version > self._ring.version:
+        if not isinstance(message, Generation) and message.ring_version > self._ring.version:
             self._ring = Ring(message.ring, message.ring_version)
         if not isinstance(message, Generation) and message.publisher:
             publication = self._by_id.get(message.publisher)

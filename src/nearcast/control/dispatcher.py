@@ -95,20 +95,14 @@ class Dispatcher:
     def _hello(self, message: Hello, now: float) -> list[Said]:
         topic = message.topic
         forwarder = self.forwarders.get(topic)
-        owner = self.ring.owner(topic)
-        if not self.sure(now) or (forwarder is None and message.epoch > 0):
-            return [(topic, Reply(message.client, Unsure(topic, message.asked_s, message.publisher)))]
-        if forwarder is not None:
-            answers = forwarder.hello(message, now)
+        if forwarder is None and message.epoch == 0 and self.ring.owner(topic) == self.broker and self.sure(now):
+            forwarder = self._know(topic, Route(0, Strategy.SINGLE, (self.broker,)))
+        if forwarder is None or not self.sure(now):
+            # Only the ring's owner may say that no route names a topic: another simply does not know.
+            unsure = Unsure(topic, message.asked_s, message.publisher, self.sure(now), 0, ())
+            answers: list[Instruction] = [Reply(message.client, unsure)]
         else:
-            implied = Route(0, Strategy.SINGLE, (owner,))
-            if owner == self.broker:
-                forwarder = self._know(topic, implied)
-                answers = forwarder.hello(message, now)
-            else:
-                lease_s, asked_s = self.timing.lease_s, message.asked_s
-                welcome = Welcome(topic, implied, (owner,), 0, (), lease_s, asked_s, 0, (), publisher=message.publisher)
-                answers = [Reply(message.client, welcome)]
+            answers = forwarder.hello(message, now)
         return self._about(topic, [self._with_ring(answer, message.ring_version) for answer in answers])
 
     def _know(self, topic: str, first: Route) -> Forwarder:
@@ -120,11 +114,9 @@ class Dispatcher:
 
     def _with_ring(self, answer: Instruction, their_version: int) -> Instruction:
         """Rule 11: hello carries the ring's version; who has an older ring is given the present one."""
-        if (
-            their_version >= self.ring.version
-            or not isinstance(answer, Reply)
-            or not isinstance(answer.message, Welcome)
-        ):
+        if their_version >= self.ring.version or not isinstance(answer, Reply):
+            return answer
+        if not isinstance(answer.message, Welcome | Unsure):
             return answer
         newer = msgspec.structs.replace(answer.message, ring_version=self.ring.version, ring=self.ring.brokers)
         return Reply(answer.client, newer)

@@ -8,7 +8,7 @@ from nearcast.control.rules import Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route
-from nearcast.wire.control import Welcome
+from nearcast.wire.control import Unsure, Welcome
 
 
 class Lease:
@@ -20,6 +20,7 @@ class Lease:
 
     __slots__ = (
         "_asked",
+        "_leased",
         "_unsure",
         "asked_s",
         "confirmed_s",
@@ -47,7 +48,8 @@ class Lease:
         self.confirmed_s = -math.inf
         self.asked_s = -math.inf
         self._asked = 0  # questions since the last confirmation
-        self._unsure = 0  # how many of them were answered `unsure`
+        self._unsure = 0  # how many of them were answered by agents without a lease
+        self._leased = False  # whether one that has a lease answered, even if it knew nothing
 
     @property
     def epoch(self) -> int:
@@ -55,8 +57,8 @@ class Lease:
 
     @property
     def unsure(self) -> bool:
-        """Every candidate was asked, some answered, and none knew."""
-        return self._unsure > 0 and self._asked >= len(self.candidates(()))
+        """Every candidate was asked, and whoever answered had no lease: the control plane is away."""
+        return self._unsure > 0 and not self._leased and self._asked >= len(self.candidates(()))
 
     def usable(self, now: float) -> bool:
         if self.route is None:
@@ -83,23 +85,29 @@ class Lease:
         self.asked_s = now
         return broker
 
-    def refused(self) -> None:
-        """An agent answered `unsure`."""
-        self._unsure += 1
+    def refused(self, message: Unsure) -> None:
+        """An agent could not say: the next one is asked at once, until all have been."""
+        self._learn_ring(message.ring_version, message.ring)
+        self._unsure += not message.leased
+        self._leased = self._leased or message.leased
         self.asked_s = -math.inf if self._asked < len(self.candidates(())) else self.asked_s
 
     def welcome(self, message: Welcome) -> bool:
         """Takes the agent's word; True when the route or the home changed. An older epoch changes nothing (rule 10)."""
-        if message.ring_version > self.ring.version:
-            self.ring = Ring(message.ring, message.ring_version)
+        self._learn_ring(message.ring_version, message.ring)
         if self.route is not None and message.route.epoch < self.route.epoch:
             return False
         if message.asked_s > self.confirmed_s:
             self.confirmed_s = message.asked_s
             self._asked = self._unsure = 0
+            self._leased = False
         self.floor = max(self.floor, message.floor)
         self.lost = message.lost
         self.sources = message.sources
         changed = message.route != self.route or message.home != self.home
         self.route, self.home = message.route, message.home
         return changed
+
+    def _learn_ring(self, version: int, brokers: tuple[str, ...]) -> None:
+        if version > self.ring.version:
+            self.ring = Ring(brokers, version)

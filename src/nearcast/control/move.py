@@ -69,6 +69,12 @@ class Move:
     def participants(self) -> tuple[str, ...]:
         return tuple(sorted({*brokers_of(self.record.routes), *self.record.leaving, self.directory}))
 
+    @property
+    def _present(self) -> tuple[str, ...]:
+        """Whose agents answer: also those that are back and still `lost` to subscribers, or they would be left out."""
+        lost = [broker for broker in self.record.lost if broker not in self._back_s]
+        return tuple(broker for broker in self.participants if broker not in lost)
+
     # Orders
 
     def begin(self, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> list[Instruction]:
@@ -96,7 +102,7 @@ class Move:
         if self._hopeless:
             return self._cancel()
         self._quiet.clear()
-        self._waiting = {broker: None for broker in self.participants if broker not in self.record.lost}
+        self._waiting = dict.fromkeys(self._present)
         out = [*map(self._prepare, self._catching_up), *self._command_waiting(now)]
         if self.record.phase is Phase.PREPARING and not self.rules.prepare_first:
             return out + self._advance(force=True)
@@ -209,7 +215,7 @@ class Move:
     def _announce_lost(self) -> list[Instruction]:
         if self.record.phase is Phase.PREPARING or self._saving:
             return []
-        return [self._tell(broker) for broker in self.participants if broker not in self.record.lost]
+        return [self._tell(broker) for broker in self._present]
 
     def _caught_up(self, broker: str, now: float) -> list[Instruction]:
         del self._catching_up[broker]

@@ -114,8 +114,8 @@ class Publisher:
         self.epoch = self.lease.epoch
         return self._farewells(message.asked_s)
 
-    def unsure(self, _message: Unsure) -> None:
-        self.lease.refused()
+    def unsure(self, message: Unsure) -> None:
+        self.lease.refused(message)
 
     def _change_leg(self, targets: tuple[str, ...], now: float) -> list[Instruction]:
         """Rule 6: the old leg ends with its last number, the new one names where it starts."""

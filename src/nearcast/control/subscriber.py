@@ -93,8 +93,8 @@ class Subscriber:
             out += self._light(_ANY, "lease", now)
         return out + self._progress(now) + self.streams.settle(self._view(), now)
 
-    def unsure(self, _message: Unsure) -> None:
-        self.lease.refused()
+    def unsure(self, message: Unsure) -> None:
+        self.lease.refused(message)
 
     def generation(self, message: Generation, now: float) -> list[Instruction]:
         if self.barrier is None or message.epoch < self.lease.epoch:
@@ -165,7 +165,7 @@ class Subscriber:
                 never = -math.inf  # a notice to all renews nobody's lease
                 told = Welcome(topic, route, sources, floor, lost, 0.0, never, 0, (), self.lease.home)
                 return self.welcome(told, via, now)
-            case Marker(source=source, ended=ended):
+            case Marker(ended=ended):
                 out: list[Instruction] = []
                 for publisher, last in ended:
                     out += self.streams.ended(publisher, last, via, self._view(), now)

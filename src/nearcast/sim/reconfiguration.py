@@ -108,7 +108,7 @@ class _Run:
             await client.process.clock.sleep(rng.expovariate(1 / self.scale.burst_every_s))
             topic = rng.choice(mine)
             for _ in range(rng.choice(_BURSTS)):
-                if self.over or deployment.clients.get(name) is not client:
+                if deployment.clients.get(name) is not client:
                     return
                 await deployment.publish(client, topic, b"x" * 32)
                 await client.process.clock.sleep(rng.choice((0.0, 0.01, 0.05)))
@@ -119,6 +119,8 @@ class _Run:
             action = self.rng.random()
             name = self.rng.choice(list(self.deployment.clients))
             client = self.deployment.clients[name]
+            if client.process.clock.paused:
+                continue  # who is asleep decides nothing
             if action < 0.4:
                 await self.deployment.stop_client(name)
                 self._join()

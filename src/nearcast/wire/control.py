@@ -84,10 +84,13 @@ class Welcome(_Message, frozen=True):
 
 
 class Unsure(_Message, frozen=True):
-    """I hold no lease myself: keep what you have, ask elsewhere (rule 9)."""
+    """I cannot say: ask elsewhere. `leased` False: because I hold no lease myself (rule 9)."""
 
     asked_s: float
-    publisher: int = 0
+    publisher: int
+    leased: bool
+    ring_version: int
+    ring: tuple[str, ...]
 
 
 class Generation(_Message, frozen=True):
