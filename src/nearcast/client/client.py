@@ -14,7 +14,7 @@ from nearcast.control.publisher import Publisher
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.subscriber import Subscriber
 from nearcast.control.timing import Timing
-from nearcast.domain.errors import ConfigError
+from nearcast.domain.errors import ConfigError, LinkClosed
 from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
@@ -55,6 +55,7 @@ class Client:
         self._publications: dict[str, Publication] = {}
         self._by_id: dict[int, Publication] = {}
         self._subscriptions: dict[str, Subscription] = {}
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,7 +76,7 @@ class Client:
         """Returns the message's sequence number once it is handed to the server's connection.
 
         `begun` is told the number before the message leaves. Raises TopicNameError, or LeaseLost when no route could
-        be had in time.
+        be had in time, or LinkClosed after `close()`.
         """
         return await self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
 
@@ -84,6 +85,7 @@ class Client:
         publication = self._publications.get(topic)
         if publication is None:
             validate_topic(topic)
+            self._must_be_open()
             publisher_id = self._rng.getrandbits(63) + 1
             machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
             for broker in self._pool.broken:
@@ -107,6 +109,9 @@ class Client:
         and discontinuities. One subscription per topic and client: share it, or use a second client.
         """
         validate_topic(topic)
+        self._must_be_open()
+        if buffer < 1:
+            raise ConfigError(f"topic {topic!r}: buffer is {buffer}; it must hold at least one message")
         if topic in self._subscriptions:
             raise ConfigError(f"client {self.name!r} is subscribed to {topic!r} already; share that subscription")
         machine = Subscriber(
@@ -138,7 +143,8 @@ class Client:
         return tuple(self._subscriptions)
 
     async def close(self) -> None:
-        """Says goodbye everywhere, hands over what was published, and ends."""
+        """Says goodbye everywhere, hands over what was published, and ends. Whoever still waits gets a LinkClosed."""
+        self._closed = True
         for subscription in list(self._subscriptions.values()):
             subscription.close()
         for publication in self._publications.values():
@@ -151,6 +157,10 @@ class Client:
         await self._crew.close()
 
     # Within
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise LinkClosed(f"client {self.name!r} is closed; start another one")
 
     def _forget(self, topic: str) -> None:
         self._subscriptions.pop(topic, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Instruction, Say, Send
 from nearcast.control.publisher import Publisher
-from nearcast.domain.errors import LeaseLost, LinkError
+from nearcast.domain.errors import LeaseLost, LinkClosed, LinkError
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
@@ -32,7 +32,7 @@ class Publication:
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
         """Hands the message to the connections of its route and returns its sequence number."""
         machine = self.machine
-        if not machine.can_publish(self._clock.now()):
+        if self._over or not machine.can_publish(self._clock.now()):
             await self._wait_for_route(timeout_s)
         if begun is not None:
             begun(machine.seq + 1)
@@ -60,6 +60,7 @@ class Publication:
         self._over = True
         self._alarm.cancel()
         self._follow(self.machine.close())
+        self._wake()
 
     # Within
 
@@ -67,8 +68,10 @@ class Publication:
         timer = self._clock.call_later(timeout_s, self._wake)
         until_s = self._clock.now() + timeout_s
         try:
-            while not self.machine.can_publish(self._clock.now()):
-                if self._clock.now() >= until_s or self._over:
+            while self._over or not self.machine.can_publish(self._clock.now()):
+                if self._over:
+                    raise LinkClosed(f"topic {self.machine.topic!r}: client {self.machine.client!r} is closed")
+                if self._clock.now() >= until_s:
                     raise LeaseLost(
                         f"topic {self.machine.topic!r}: no agent confirmed a route within {timeout_s:g} s, or too much"
                         " is unconfirmed; are the brokers and their agents up?"

@@ -10,7 +10,7 @@ from typing import Self
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
 from nearcast.control.subscriber import Subscriber
-from nearcast.domain.errors import NearcastError
+from nearcast.domain.errors import LinkClosed, NearcastError
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.transport.alarm import Alarm
@@ -71,7 +71,7 @@ class Subscription:
         self._alarm = Alarm(clock, self._tick)
         self._buffer: deque[Message] = deque()
         self._opened: dict[tuple[str, float], float] = {}  # open discontinuities, and their start as it was told
-        self._news: asyncio.Future[None] | None = None
+        self._takers: list[asyncio.Future[None]] = []  # who waits for the next message
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = False
         self._failed = False
@@ -86,11 +86,12 @@ class Subscription:
     async def __anext__(self) -> Message:
         while not self._buffer:
             if self._failed:
-                raise SlowConsumer(f"topic {self.topic!r}: more than {self._size} messages waited to be taken")
+                raise self._why_over()
             if self._over:
                 raise StopAsyncIteration
-            self._news = asyncio.get_running_loop().create_future()
-            await self._news
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._takers.append(news)
+            await news
         return self._buffer.popleft()
 
     async def __aenter__(self) -> Self:
@@ -107,6 +108,8 @@ class Subscription:
             self._over = True
             self._alarm.cancel()
             self._follow(self.machine.close())
+            if not self._ready.done():
+                self._ready.set_exception(self._why_over())
             self._wake()
             self._closed(self.topic)
 
@@ -173,7 +176,8 @@ class Subscription:
                 case Detach(broker):
                     self._pool.detach(broker, self.topic)
                 case Ready():
-                    self._ready.set_result(None)
+                    if not self._ready.done():  # else whoever asked was cancelled at this very instant
+                        self._ready.set_result(None)
 
     def _attach(self, broker: str) -> None:
         def attached() -> None:
@@ -219,6 +223,14 @@ class Subscription:
         del self._opened[opened]
         return Discontinuity(what.topic, what.broker, from_s, what.to_s + ahead_s)
 
+    def _why_over(self) -> NearcastError:
+        if self._failed:
+            return SlowConsumer(f"topic {self.topic!r}: more than {self._size} messages waited to be taken")
+        return LinkClosed(f"topic {self.topic!r}: closed before it was subscribed to")
+
     def _wake(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._takers:
+            takers, self._takers = self._takers, []
+            for taker in takers:
+                if not taker.done():
+                    taker.set_result(None)

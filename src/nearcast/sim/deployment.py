@@ -11,7 +11,7 @@ from nearcast.client import Client, Subscription
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator import Coordinator
-from nearcast.domain.errors import LeaseLost
+from nearcast.domain.errors import LeaseLost, LinkClosed
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.ring import Ring
@@ -152,7 +152,7 @@ class Deployment:
         self.network.crash_process(name)
 
     async def publish(self, sender: SimClient, topic: str, payload: bytes, *, timeout_s: float = 60.0) -> None:
-        """Publishes and records it; a message for which no route could be had was never published."""
+        """Publishes and records it; a message given up before it had a route was never published."""
         publisher = sender.client.publication(topic).machine.id
 
         def begun(seq: int) -> None:
@@ -160,7 +160,7 @@ class Deployment:
 
         try:
             seq = await sender.client.publish(topic, payload, timeout_s=timeout_s, begun=begun)
-        except LeaseLost:
+        except (LeaseLost, LinkClosed):
             return
         self.history.publish_returned(self.now, publisher, topic, seq)
 
@@ -178,7 +178,10 @@ class Deployment:
         def reported(what: Gap | Discontinuity) -> None:
             history.reported(clock.now(), number, self._in_run_time(what, receiver.process.clock.skew))
 
-        subscription = await receiver.client.subscribe(topic, delivered, on_report=reported)
+        try:
+            subscription = await receiver.client.subscribe(topic, delivered, on_report=reported)
+        except LinkClosed:
+            return number  # stopped before it was subscribed: nothing is owed to it
         history.subscribe_returned(clock.now(), number, topic)
         receiver.subscriptions[number] = subscription
         return number
