@@ -84,7 +84,13 @@ def test_a_missing_frame_is_noticed_once() -> None:
     assert path.follows(trail(7), 1.0)
 
 
-def test_another_session_is_noticed_once_whatever_its_count() -> None:
+def test_another_session_is_whole_from_its_first_frame() -> None:
     path = Inbound(trail(4), 0.0)
-    assert not path.follows(trail(1, session=6), 1.0)
+    assert path.follows(trail(1, session=6), 1.0)
     assert path.follows(trail(2, session=6), 1.0)
+
+
+def test_another_session_whose_first_frame_is_missing_is_noticed_once() -> None:
+    path = Inbound(trail(4), 0.0)
+    assert not path.follows(trail(2, session=6), 1.0)
+    assert path.follows(trail(3, session=6), 1.0)
