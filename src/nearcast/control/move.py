@@ -38,6 +38,7 @@ class Move:
         "_saving",
         "_sent_s",
         "_waiting",
+        "cancelled",
         "directory",
         "record",
         "rules",
@@ -50,6 +51,7 @@ class Move:
         self.directory = directory
         self.timing = timing
         self.rules = rules
+        self.cancelled: int | None = None  # the epoch last taken back
         self._saving = False
         self._sent_s = -math.inf
         self._waiting: dict[str, None] = {}
@@ -209,6 +211,7 @@ class Move:
     def _cancel(self) -> list[Instruction]:
         """Rule 10: back is forward too. The route that clients know becomes the newest, under a new epoch."""
         record = self.record
+        self.cancelled = record.newest.epoch
         back = route(record.newest.epoch + 1, record.current.strategy, record.current.brokers)
         return self._save(replace(record, routes=(*record.routes, back)))
 

@@ -20,6 +20,7 @@ class Agents:
     def forget(self, now: float) -> None:
         """A new leader knows of nobody for sure: each agent has a lease's time to be heard, and is caught up then."""
         self._incarnation.clear()
+        self._away.clear()
         for broker in self._heard_s:
             self._heard_s[broker] = now
 
@@ -46,6 +47,10 @@ class Agents:
         ]
         self._away.update(dict.fromkeys(out))
         return out
+
+    def away(self, broker: str) -> bool:
+        """Whether its loss has been told."""
+        return broker in self._away
 
     def next_loss_s(self) -> float:
         alive = [heard_s for broker, heard_s in self._heard_s.items() if broker not in self._away]

@@ -17,7 +17,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.records import Records
-from nearcast.domain.errors import Conflict, LeaseLost, StoreDown
+from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
@@ -113,10 +113,17 @@ class Coordinator:
         validate_topic(topic)
         for broker in brokers:
             self._agents.must_answer(broker, self._clock.now())
-        self._do(topic, self._move(topic).begin(strategy, brokers, eager=eager))
+        move = self._move(topic)
+        begun = move.begin(strategy, brokers, eager=eager)
+        self.moves[topic] = move
+        self._do(topic, begun)
 
     async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> int:
-        """Moves a topic and returns its epoch when every agent has been told; clients follow by themselves."""
+        """Moves a topic and returns its epoch when every agent has been told; clients follow by themselves.
+
+        Raises as `begin` does; also MoveRefused when a new broker's agent was lost before anybody was told, and
+        LeaseLost when this coordinator stopped leading meanwhile.
+        """
         self.begin(topic, strategy, brokers, eager=eager)
         move = self.moves[topic]
         epoch = move.record.newest.epoch
@@ -126,6 +133,10 @@ class Coordinator:
             await waiting
         if self.moves.get(topic) is not move:
             raise LeaseLost(f"topic {topic!r}: another coordinator leads now, and goes on with the move")
+        if move.cancelled == epoch:
+            raise MoveRefused(
+                f"topic {topic!r} is back where it was: while it moved to {', '.join(brokers)}, an agent there was lost"
+            )
         return epoch
 
     def movable(self, topic: str) -> bool:
@@ -163,9 +174,12 @@ class Coordinator:
                 if term is None:
                     self._step_down()
                 else:
+                    if term != self.term:
+                        self._step_down()  # what we know is of an older term: others may have led in between
                     self._lead_until_s = asked_s + ttl_s
                     if term != self.term:
                         await self._take_over(term)
+                    self._alarm.set(self._wake_s())
             except StoreDown:
                 pass  # nothing moves; when our lease runs out we stop acting
             await self._clock.sleep(ttl_s / 4)
@@ -256,8 +270,10 @@ class Coordinator:
         if move is None:
             owner = self.ring.owner(topic)
             assert self.term is not None
-            implied = TopicRecord(topic, Phase.DONE, (Route(0, Strategy.SINGLE, (owner,)),), 0, self.term)
-            self.moves[topic] = move = Move(implied, owner, self._timing, self._rules)
+            self._agents.expect(owner, self._clock.now())
+            lost = (owner,) if self._agents.away(owner) else ()
+            implied = TopicRecord(topic, Phase.DONE, (Route(0, Strategy.SINGLE, (owner,)),), 0, self.term, lost)
+            move = Move(implied, owner, self._timing, self._rules)
         return move
 
     def _do(self, topic: str, instructions: list[Instruction]) -> None:
