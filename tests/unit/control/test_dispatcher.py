@@ -64,7 +64,9 @@ def acks(said: list[Said]) -> list[tuple[str, int]]:
 
 
 def test_an_agent_without_a_lease_answers_unsure() -> None:
-    assert answer(agent(sure=False).message(hello(MINE, publisher=7), 1.0)) == Unsure(MINE, 0.5, 7)
+    assert answer(agent(sure=False).message(hello(MINE, publisher=7), 1.0)) == Unsure(
+        MINE, 0.5, 7, leased=False, ring_version=0, ring=()
+    )
 
 
 def test_an_agents_lease_counts_from_when_it_asked() -> None:
@@ -74,24 +76,28 @@ def test_an_agents_lease_counts_from_when_it_asked() -> None:
 
 
 def test_a_topic_that_no_route_names_is_the_ring_owners() -> None:
-    for topic, owner in ((MINE, "H0"), (THEIRS, "H1")):
-        welcome = answer(agent().message(hello(topic), 1.0))
-        assert isinstance(welcome, Welcome)
-        assert welcome.route == Route(0, Strategy.SINGLE, (owner,))
-        assert (welcome.asked_s, welcome.lease_s) == (0.5, TIMING.lease_s)
+    welcome = answer(agent().message(hello(MINE), 1.0))
+    assert isinstance(welcome, Welcome)
+    assert welcome.route == Route(0, Strategy.SINGLE, ("H0",))
+    assert (welcome.asked_s, welcome.lease_s) == (0.5, TIMING.lease_s)
+
+
+def test_an_agent_that_is_not_the_owner_does_not_say_that_no_route_names_a_topic() -> None:
+    unsure = answer(agent().message(hello(THEIRS), 1.0))
+    assert isinstance(unsure, Unsure)
+    assert unsure.leased
 
 
 def test_a_client_that_knows_more_than_the_agent_is_answered_unsure() -> None:
     assert isinstance(answer(agent().message(hello(MINE, epoch=4), 1.0)), Unsure)
 
 
-def test_who_has_an_older_ring_is_given_the_present_one() -> None:
-    welcome = answer(agent().message(hello(THEIRS, ring_version=0), 1.0))
-    assert isinstance(welcome, Welcome)
-    assert (welcome.ring_version, welcome.ring) == (1, ("H0", "H1"))
-    welcome = answer(agent().message(hello(THEIRS, ring_version=1), 1.0))
-    assert isinstance(welcome, Welcome)
-    assert welcome.ring == ()
+def test_who_has_an_older_ring_is_given_the_present_one_with_every_answer() -> None:
+    for topic in (MINE, THEIRS):
+        for version, ring in ((0, ("H0", "H1")), (1, ())):
+            told = answer(agent().message(hello(topic, ring_version=version), 1.0))
+            assert isinstance(told, Welcome | Unsure)
+            assert told.ring == ring
 
 
 def test_a_goodbye_or_a_marker_for_a_topic_nobody_knows_is_ignored() -> None:

@@ -7,11 +7,12 @@ from nearcast.control.rules import ALL_ON
 from nearcast.control.timing import Timing
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
-from nearcast.wire.control import Welcome
+from nearcast.wire.control import Unsure, Welcome
 
 TIMING = Timing()
 RING = Ring(("H0", "H1", "H2"), version=3, vnodes=1)
 OWNER = RING.owner("t")
+UNSURE = Unsure("t", 0.0, 0, leased=False, ring_version=0, ring=())
 
 
 def lease() -> Lease:
@@ -83,7 +84,7 @@ def test_an_answered_question_is_asked_again_after_a_third_of_the_lease() -> Non
 def test_after_unsure_the_next_agent_is_asked_at_once() -> None:
     one = lease()
     one.ask((), 0.0)
-    one.refused()
+    one.refused(UNSURE)
     assert one.due_s() <= 0.0
 
 
@@ -92,7 +93,7 @@ def test_when_every_agent_is_unsure_the_route_is_kept() -> None:
     one.welcome(welcome(1, "H0", 0.0))
     for _ in RING.brokers:
         one.ask((), 20.0)
-        one.refused()
+        one.refused(UNSURE)
     assert one.usable(1_000.0)
     assert one.due_s() > 20.0, "and nobody is asked all the time"
 
@@ -110,7 +111,7 @@ def test_one_answer_that_is_sure_ends_the_doubt() -> None:
     one.welcome(welcome(1, "H0", 0.0))
     for _ in RING.brokers:
         one.ask((), 20.0)
-        one.refused()
+        one.refused(UNSURE)
     one.welcome(welcome(1, "H0", 21.0))
     assert one.usable(21.0)
     assert not one.usable(21.0 + TIMING.lease_s)
@@ -128,3 +129,19 @@ def test_with_leases_off_a_route_is_good_for_ever() -> None:
     one = Lease("t", RING, TIMING, ALL_ON.without("leases"))
     one.welcome(welcome(1, "H0", 0.0))
     assert one.usable(1e9)
+
+
+def test_an_agent_that_has_a_lease_and_knows_nothing_does_not_keep_a_route() -> None:
+    """The control plane is there: the topic may have moved."""
+    one = lease()
+    one.welcome(welcome(1, "H0", 0.0))
+    for leased in (False, True, False):
+        one.ask((), 20.0)
+        one.refused(Unsure("t", 0.0, 0, leased, 0, ()))
+    assert not one.usable(20.0)
+
+
+def test_a_newer_ring_is_taken_from_an_agent_that_cannot_say() -> None:
+    one = lease()
+    one.refused(Unsure("t", 0.0, 0, leased=True, ring_version=4, ring=("H0", "H9")))
+    assert one.ring.brokers == ("H0", "H9")
