@@ -92,7 +92,9 @@ class Streams:
             return self._advance(envelope.publisher, stream, view.alone and _direct(envelope, stream), now)
         if ends:
             return self.ended(envelope.publisher, envelope.seq, via, view, now)
-        if view.settled and envelope.seq >= envelope.first and envelope.publisher not in self.strangers:
+        # Of a stranger, only the mark that came the way its messages come shows that they are past.
+        passed = envelope.trail is None and envelope.seq >= envelope.first
+        if view.settled and passed and envelope.publisher not in self.strangers:
             self.known[envelope.publisher] = Stream(envelope.seq + 1, now)
         return []
 

@@ -108,10 +108,13 @@ class _Run:
             await client.process.clock.sleep(rng.expovariate(1 / self.scale.burst_every_s))
             topic = rng.choice(mine)
             for _ in range(rng.choice(_BURSTS)):
-                if deployment.clients.get(name) is not client:
+                if not self._goes_on(name, client):
                     return
                 await deployment.publish(client, topic, b"x" * 32)
                 await client.process.clock.sleep(rng.choice((0.0, 0.01, 0.05)))
+
+    def _goes_on(self, name: str, client: SimClient) -> bool:
+        return not self.over and self.deployment.clients.get(name) is client
 
     async def _churn(self) -> None:
         while not self.over:
