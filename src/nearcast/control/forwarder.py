@@ -116,6 +116,11 @@ class Forwarder:
         return tuple(broker for broker in brokers_of(told) if broker not in self.lost)
 
     @property
+    def _missed(self) -> tuple[str, ...]:
+        """The lost brokers that clients should know of: from one that no live route names, nothing can be missing."""
+        return tuple(broker for broker in self.lost if broker in self.members)
+
+    @property
     def forwards(self) -> bool:
         return len(self.routes) > 1 or any(route.forwards for route in self.routes.values())
 
@@ -214,7 +219,7 @@ class Forwarder:
         route = self.routes.get(self.told) or self.routes[self.floor]
         lease_s = self.timing.lease_s
         return Welcome(
-            self.topic, route, self.sources, self.floor, self.lost, lease_s, asked_s, 0, (), publisher=publisher
+            self.topic, route, self.sources, self.floor, self._missed, lease_s, asked_s, 0, (), publisher=publisher
         )
 
     def ask(self, message: Ask, now: float) -> list[Instruction]:
@@ -381,7 +386,7 @@ class Forwarder:
 
     def _switch(self) -> Switch:
         route = self.routes.get(self.told) or self.routes[self.floor]
-        return Switch(self.topic, route, self.sources, self.floor, self.lost)
+        return Switch(self.topic, route, self.sources, self.floor, self._missed)
 
     def _ack(self, term: int, of: str, epoch: int) -> Answer:
         return Answer(Ack(self.topic, self.broker, self.incarnation, term, of, epoch))
