@@ -359,7 +359,7 @@ async def test_nothing_is_lost_when_the_topic_moves(
     start_fleet: StartFleet, finish: Finish, strategy: Strategy
 ) -> None:
     fleet = await start_fleet()
-    senders = [fleet.start_client(f"sender{number}") for number in range(2)]
+    senders = [fleet.start_client(f"sender{number}") for number in range(5)]
     for number in range(3):
         await fleet.subscribe(fleet.start_client(f"receiver{number}"), "t")
     brokers = ("b2",) if strategy is Strategy.SINGLE else ("b0", "b1", "b2")
@@ -372,7 +372,7 @@ async def test_nothing_is_lost_when_the_topic_moves(
             fleet.leader.begin("t", strategy, brokers)
     result = await finish(fleet)
     assert result.clean
-    assert result.delivered == 60 * 2 * 3
+    assert result.delivered == 60 * 5 * 3
 
 
 @in_virtual_time
