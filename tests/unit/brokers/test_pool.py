@@ -141,11 +141,12 @@ async def test_detached_nothing_more_is_received() -> None:
     assert not bench.pool.is_attached("b", "t")
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.05])  # before anything is sent; while its confirmation is under way
 @in_virtual_time
-async def test_an_order_taken_back_before_it_was_carried_out_tells_nobody() -> None:
+async def test_an_order_taken_back_before_it_was_carried_out_tells_nobody(after_s: float) -> None:
     bench = Bench()
-    await bench.clock.sleep(0.0)
-    bench.attach("t", "first")
+    bench.attach("t")
+    await bench.clock.sleep(after_s)
     bench.pool.detach("b", "t")
     await bench.clock.sleep(1.0)
     assert bench.attached == []
