@@ -36,13 +36,15 @@ class LinkPool:
         *,
         inbox: Callable[[str], Inbox | None],
         on_state: Callable[[str, bool], None],
+        on_open: Callable[[str], None] = lambda _broker: None,
     ) -> None:
-        """`on_state(broker, up)`: an established link broke, or is back with all its subscriptions."""
+        """`on_open(broker)`: reached for the first time. `on_state(broker, up)`: that link broke, or is back."""
         self._connect = connect
         self._clock = clock
         self._crew = crew
         self._inbox = inbox
         self._on_state = on_state
+        self._on_open = on_open
         self._peers: dict[str, _Peer] = {}
 
     def publish(self, broker: str, subject: str, data: bytes) -> None:
@@ -62,6 +64,11 @@ class LinkPool:
     def reach(self, broker: str) -> None:
         """Connects, if that has not begun yet."""
         self._peer(broker)
+
+    def reached(self, broker: str) -> bool:
+        """Whether there has been a connection, even if it is broken now."""
+        peer = self._peers.get(broker)
+        return peer is not None and peer.open
 
     def up(self, broker: str) -> bool:
         peer = self._peers.get(broker)
@@ -88,7 +95,8 @@ class LinkPool:
     def _peer(self, broker: str) -> "_Peer":
         peer = self._peers.get(broker)
         if peer is None:
-            self._peers[broker] = peer = _Peer(broker, self._clock, self._crew, self._inbox(broker), self._on_state)
+            inbox = self._inbox(broker)
+            self._peers[broker] = peer = _Peer(broker, self._clock, self._crew, inbox, self._on_state, self._on_open)
             self._crew.start(peer.connect(self._connect), f"connect to {broker}")
         return peer
 
@@ -102,8 +110,14 @@ class _Want:
 class _Peer:
     """One broker: its link, what it should be subscribed to, and what waits for the first connection."""
 
-    def __init__(
-        self, broker: str, clock: Clock, crew: Crew, inbox: Inbox | None, on_state: Callable[[str, bool], None]
+    def __init__(  # noqa: PLR0917  # private, and called in one place
+        self,
+        broker: str,
+        clock: Clock,
+        crew: Crew,
+        inbox: Inbox | None,
+        on_state: Callable[[str, bool], None],
+        on_open: Callable[[str], None],
     ) -> None:
         self.broker = broker
         self.link: Link | None = None
@@ -113,6 +127,7 @@ class _Peer:
         self._crew = crew
         self._inbox = inbox
         self._on_state = on_state
+        self._on_open = on_open
         self._wanted: dict[str, _Want | None] = {}  # orders not yet carried out
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=_MOST_WAITING)
         self._working = False
@@ -148,6 +163,7 @@ class _Peer:
         self.open = True
         while self._waiting and self.link is not None and self.link.up:
             self.link.publish(*self._waiting.popleft())
+        self._on_open(self.broker)
 
     def _changed(self, up: bool) -> None:
         if self.open:

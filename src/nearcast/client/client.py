@@ -51,7 +51,14 @@ class Client:
         self._rules = rules
         self._rng = rng or random.SystemRandom()
         self._crew = Crew()
-        self._pool = LinkPool(connect, self._clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
+        self._pool = LinkPool(
+            connect,
+            self._clock,
+            self._crew,
+            inbox=self._inbox,
+            on_state=self._link_changed,
+            on_open=self._link_opened,
+        )
         self._publications: dict[str, Publication] = {}
         self._by_id: dict[int, Publication] = {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -184,6 +191,10 @@ class Client:
         subscription = self._subscriptions.get(message.topic)
         if subscription is not None:
             subscription.answered(message, broker)
+
+    def _link_opened(self, _broker: str) -> None:
+        for publication in self._publications.values():
+            publication.link_opened()
 
     def _link_changed(self, broker: str, up: bool) -> None:
         for publication in self._publications.values():

@@ -32,7 +32,7 @@ class Publication:
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
         """Hands the message to the connections of its route and returns its sequence number."""
         machine = self.machine
-        if self._over or not machine.can_publish(self._clock.now()):
+        if not self._can_publish():
             await self._wait_for_route(timeout_s)
         if begun is not None:
             begun(machine.seq + 1)
@@ -53,6 +53,9 @@ class Publication:
             case _:
                 pass
 
+    def link_opened(self) -> None:
+        self._do([])
+
     def link_changed(self, broker: str, up: bool) -> None:
         self._do(self.machine.restored(broker, self._clock.now()) if up else self.machine.lost(broker))
 
@@ -68,7 +71,7 @@ class Publication:
         timer = self._clock.call_later(timeout_s, self._wake)
         until_s = self._clock.now() + timeout_s
         try:
-            while self._over or not self.machine.can_publish(self._clock.now()):
+            while not self._can_publish():
                 if self._over:
                     raise LinkClosed(f"topic {self.machine.topic!r}: client {self.machine.client!r} is closed")
                 if self._clock.now() >= until_s:
@@ -77,6 +80,8 @@ class Publication:
                         " is unconfirmed; are the brokers and their agents up?"
                     )
                 self._tick()
+                for broker in self.machine.targets:
+                    self._pool.reach(broker)
                 waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiting.append(waiting)
                 await waiting
@@ -96,8 +101,14 @@ class Publication:
         self._follow(instructions)
         if not self._over:
             self._alarm.set(self.machine.wake_s())
-        if self._waiting and self.machine.can_publish(self._clock.now()):
+        if self._waiting and self._can_publish():
             self._wake()
+
+    def _can_publish(self) -> bool:
+        """A route that may be used, and a connection to hand the message to."""
+        if self._over or not self.machine.can_publish(self._clock.now()):
+            return False
+        return all(map(self._pool.reached, self.machine.targets))
 
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

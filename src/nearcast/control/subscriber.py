@@ -197,7 +197,7 @@ class Subscriber:
             return []
         self.barrier = None  # its markers may have overtaken what is missing: begin again
         out: list[Instruction] = []
-        if not self._is_attached(source):
+        if not self._heard_directly(source, heard_s):
             out += self._darken(source, "path", heard_s, now)
             out += self._light(source, "path", now)
         return out + self._progress(now)
@@ -317,16 +317,22 @@ class Subscriber:
 
     def _silent_paths(self) -> list[Inbound]:
         """Paths that this subscriber depends on and that are not already reported."""
-        return [path for (source, _), path in self._paths.items() if self._depends_on(source)]
+        return [path for (source, _), path in self._paths.items() if self._depends_on(source, path.heard_s)]
 
-    def _depends_on(self, source: str) -> bool:
-        watched = self.ready and source in self.lease.sources and source not in self.attachments
-        return watched and self.rules.sessions and (source, "path") not in self._dark
+    def _depends_on(self, source: str, heard_s: float) -> bool:
+        if not self.ready or not self.rules.sessions or (source, "path") in self._dark:
+            return False
+        return source in self.lease.sources and not self._heard_directly(source, heard_s)
+
+    def _heard_directly(self, source: str, since_s: float) -> bool:
+        """Whether we have been attached to the broker itself all the while: then its agent's lag is not ours."""
+        attachment = self.attachments.get(source)
+        return attachment is not None and attachment.confirmed and attachment.since_s <= since_s
 
     def _notice_silence(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         for (source, _), path in list(self._paths.items()):
-            if self._depends_on(source) and now >= path.heard_s + _SILENT_BEATS * self.timing.beat_s:
+            if self._depends_on(source, path.heard_s) and now >= path.heard_s + _SILENT_BEATS * self.timing.beat_s:
                 out += self._darken(source, "path", path.heard_s, now)
         return out
 
@@ -337,9 +343,10 @@ class Subscriber:
         """Brokers whose agent the coordinator has given up: nothing is forwarded from there."""
         out: list[Instruction] = []
         for broker in self.lease.lost:
-            if (broker, "agent") not in self._dark and not self._is_attached(broker):
-                heard = [path.heard_s for (source, _), path in self._paths.items() if source == broker]
-                out += self._darken(broker, "agent", max(heard, default=self._settled_s), now)
+            heard = [path.heard_s for (source, _), path in self._paths.items() if source == broker]
+            heard_s = max(heard, default=self._settled_s)
+            if (broker, "agent") not in self._dark and not self._heard_directly(broker, heard_s):
+                out += self._darken(broker, "agent", heard_s, now)
         for broker, why in list(self._dark):
             if (why == "agent" and broker not in self.lease.lost) or (
                 why == "path" and broker not in self.lease.sources
