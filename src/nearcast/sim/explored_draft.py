@@ -131,6 +131,14 @@ class Draft:
             return
         self._enqueue(pair, message)
 
+    def _remember(self, process: str, broker: str, message: int) -> None:
+        """The library subscribes, or does not, when it is connected again."""
+        match self.layout.steps.messages.values[message]:
+            case "subscribe":
+                self.take(broker, "", ("wants", process))
+            case "unsubscribe":
+                self.take(broker, "", ("wants no more", process))
+
     def _enqueue(self, pair: int, message: int) -> None:
         queues = self.layout.queues
         number = self.channels.get(pair)
@@ -147,8 +155,12 @@ class Draft:
             if forgets:
                 self.take(broker, "", ("wants no more", process))
             return
+        wishes = self.channels.get(self.layout.pairs((process, broker)))
         self.block((process, broker))
         self.take(broker, "", ("disconnected", process, forgets))
+        if wishes is not None and not forgets:
+            for message in self.layout.queues.values[wishes]:
+                self._remember(process, broker, message)
         if not forgets:
             self._enqueue(self.layout.pairs((broker, process)), self.layout.steps.messages("lost"))
 

@@ -11,6 +11,9 @@ from nearcast.sim.explored_processes import Agent, Process, Publishing
 from nearcast.sim.explored_scenario import Scenario
 from nearcast.sim.explored_state import AWAY, FAULTS, NOW, State
 
+FORMER = f"{COORDINATOR}'"
+"""A leader that has been replaced: only what it said before is left of it."""
+
 _FIRST = {"restart": "crash", "rejoin": "isolate", "wake": "sleep", "mend": "cut"}
 """What must have happened before."""
 
@@ -153,7 +156,7 @@ def _outlive(draft: Draft, name: str) -> None:
         source, target = draft.layout.pairs.values[pair]
         if source == name:
             del draft.channels[pair]
-            draft.channels[draft.layout.pairs((f"{name}'", target))] = queue
+            draft.channels[draft.layout.pairs((FORMER, target))] = queue
 
 
 def _unheard(agent: Agent, name: str, away: frozenset[tuple[str, str]]) -> bool:

@@ -17,6 +17,7 @@ from nearcast.sim.explored_draft import Layout
 from nearcast.sim.explored_outbox import COORDINATOR, agent_of
 from nearcast.sim.explored_processes import Agent, Coordinator, Publishing, Subscribing
 from nearcast.sim.explored_scenario import Scenario
+from nearcast.sim.explored_state import FAULTS, SCRIPT, State
 from nearcast.wire.control import Ack, Ask, Bye, Generation, Hello, Launch, Marker, Prepare, Switch, Tell, Welcome
 from nearcast.wire.envelope import Envelope, Trail
 
@@ -31,8 +32,10 @@ class Order:
     def __init__(self, scenario: Scenario, layout: Layout) -> None:
         self._scenario = scenario
         self._layout = layout
-        agents_fail = any(agent_of(broker) in fault for fault in scenario.faults for broker in scenario.brokers)
-        # With an agent lost a move may be cancelled, which takes an epoch of its own: then no epoch is surely the last.
+        doubtful = scenario.brokers if not scenario.coarse else [b for _, brokers in scenario.moves for b in brokers]
+        agents_fail = any(agent_of(broker) in fault for fault in scenario.faults for broker in doubtful)
+        # With an agent lost what agents answer changes within an epoch, and a move may be cancelled, which takes an
+        # epoch of its own: then no epoch is surely the last.
         self.last_epoch = NEVER if agents_fail or scenario.next_ring else 1 + len(scenario.moves)
         self._at_once: dict[tuple[int, int, int, float], bool] = {}
         places = (scenario.first, *scenario.moves)
@@ -40,10 +43,11 @@ class Order:
         self._unsafe: dict[tuple[int, int], bool] = {}
         self._footprints: dict[tuple[str, str, str], int] = {}
 
-    def at_once(self, faults_left: int, pair: int, at: int, message: int, now: float) -> bool:
+    def at_once(self, state: State, pair: int, at: int, message: int, now: float) -> bool:
         """Whether the head of this channel, for a process in state `at`, may as well arrive now, and only now."""
         if not self._scenario.reduced:
             return False
+        faults_left = self._looming(state)
         if faults_left and self._may_be_hit(faults_left, pair):
             return False
         key = (at, message, pair, now)
@@ -107,15 +111,22 @@ class Order:
         settled = subscriber.lease.epoch == self.last_epoch
         return settled and all(publisher in known for publisher, _ in envelope.notice.ended)
 
-    def ticks_at_once(self, faults_left: int, name: str) -> bool:
+    def _looming(self, state: State) -> int:
+        """The faults that may happen while something is under way."""
+        script, place = self._scenario.script, state[SCRIPT]
+        if not script:
+            return state[FAULTS]
+        return state[FAULTS] if place < len(script) and script[place].startswith("~") else 0
+
+    def ticks_at_once(self, state: State, name: str) -> bool:
         """An agent's timers send markers and beats, which are then under way for as long as they like."""
         if not self._scenario.reduced or not name.startswith("A"):
             return False
-        return not faults_left or name not in faults.victims(self._scenario, faults_left)
+        return name not in faults.victims(self._scenario, self._looming(state))
 
-    def writes_at_once(self, faults_left: int) -> bool:
+    def writes_at_once(self, state: State) -> bool:
         """What a write lets out, commands, is under way for as long as it likes."""
-        return self._scenario.reduced and COORDINATOR not in faults.victims(self._scenario, faults_left)
+        return self._scenario.reduced and COORDINATOR not in faults.victims(self._scenario, self._looming(state))
 
     def _may_be_hit(self, faults_left: int, pair: int) -> bool:
         key = (faults_left, pair)

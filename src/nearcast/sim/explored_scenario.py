@@ -36,6 +36,9 @@ class Scenario:
     "replace C" (and the last words of the one before are still under way), "cut X-H0" (a connection; it comes back at
     any time), "isolate A" and "rejoin A" (an agent and the coordinator), "sleep X" and "wake X" (X takes nothing in,
     and time passes it by).
+
+    With a `script`, workload and faults happen in its order: each when nothing is under way, after "~" at any time,
+    after "=" when all timers have run out too.
     """
 
     about: str
@@ -49,8 +52,8 @@ class Scenario:
     opens: bool = False  # the publishers are not there at the start
     eager: bool = True  # notices are sent at once, not with the next publication
     one_by_one: bool = False  # a move begins only when nothing is under way
-    script: tuple[str, ...] = ()  # workload and faults happen in this order, each when nothing is under way
-    coarse: bool = False  # agents hear of a phase at once, and markers start when nothing is under way: fewer states
+    script: tuple[str, ...] = ()
+    coarse: bool = False  # agents hear of a phase at once, and answer the same until the next: fewer states
     next_ring: tuple[str, ...] = ()  # the ring grows to these brokers at any time; no route names the topic before
     concurrent: bool = False  # brokers match, then deliver to one connection after another
     to_the_end: bool = False  # until the old brokers are released, not only until everybody has left them

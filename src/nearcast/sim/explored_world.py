@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.ring = Ring(scenario.first_ring, vnodes=1)
+        self.ring = Ring(scenario.first_ring)
         publishers = tuple(f"P{number}" for number in range(len(scenario.publishers)))
         agents = tuple(agent_of(broker) for broker in scenario.brokers)
         names = (*scenario.brokers, COORDINATOR, *agents, *publishers, SUBSCRIBER)
@@ -74,7 +74,7 @@ class World:
             return self._coordinator()
         if name == SUBSCRIBER:
             if scenario.next_ring:
-                ring = Ring(scenario.next_ring, 1, vnodes=1)  # it starts later, and was given the newer ring
+                ring = Ring(scenario.next_ring, 1)  # it starts later, and was given the newer ring
             subscriber = Subscriber(topic, scenario.subscriber_key, name, ring, timing=timing, rules=rules)
             return Subscribing(subscriber, started=not scenario.joins)
         if name.startswith("P"):
@@ -87,7 +87,7 @@ class World:
     def _coordinator(self) -> Coordinator:
         scenario = self.scenario
         epoch = 0 if scenario.next_ring else 1
-        next_ring = Ring(scenario.next_ring, 1, vnodes=1) if scenario.next_ring else None
+        next_ring = Ring(scenario.next_ring, 1) if scenario.next_ring else None
         record = TopicRecord(scenario.topic, Phase.DONE, (route(epoch, *scenario.first),), epoch, term=1)
         directory = (next_ring or self.ring).owner(scenario.topic)
         moves = scenario.moves if scenario.rules.pin_ring or not next_ring else ()
@@ -111,7 +111,8 @@ class World:
         away = self.layout.away.values[state[AWAY]]
         under_way: list[Event] = []
         workload: list[Event] = []
-        alone = self._deliveries_in(state, now, away, under_way) or self._doings(state, now, away, under_way, workload)
+        alone = self._deliveries_in(state, now, away, under_way, workload)
+        alone = alone or self._doings(state, now, away, under_way, workload)
         if alone is not None:
             return [alone]
         if self.scenario.faults:
@@ -122,28 +123,44 @@ class World:
         elif under_way and self.scenario.one_by_one:
             workload = [event for event in workload if event[0] != "move"]
         if self.scenario.script:
-            workload = self._scripted(state, workload) if not under_way or under_way[0][0] == "time" else []
+            workload = [event for event in workload if self._is_next(state[SCRIPT], event, under_way)]
         return under_way + workload
 
-    def _scripted(self, state: State, workload: list[Event]) -> list[Event]:
-        place = state[SCRIPT]
-        wanted = self.scenario.script[place] if place < len(self.scenario.script) else ""
-        return [event for event in workload if _token(event) == wanted]
+    def _is_next(self, place: int, event: Event, under_way: list[Event]) -> bool:
+        """Whether the script, so far as it has come, lets this happen now."""
+        kind, name, what = event
+        if kind == "deliver":
+            return True
+        token = f"{what} {name}" if kind == "fault" else f"{kind} {name}"
+        match self.scenario.script[place : place + 1]:
+            case (wanted,) if wanted == f"={token}":
+                return not under_way
+            case (wanted,) if wanted == token:
+                return not under_way or under_way[0][0] == "time"
+            case (wanted,):
+                return wanted == f"~{token}"
+            case _:
+                return False
 
-    def _deliveries_in(self, state: State, now: float, away: frozenset[Link], out: list[Event]) -> Event | None:
+    def _deliveries_in(
+        self, state: State, now: float, away: frozenset[Link], under_way: list[Event], late: list[Event]
+    ) -> Event | None:
         """Adds what can arrive; returns the one that may as well arrive at once."""
         layout, processes = self.layout, self.layout.steps.processes
         for pair, queue in layout.channels(state):
             source, target = layout.pairs.values[pair]
             if away and (target, target) in away:
                 continue
+            if source == faults.FORMER:
+                late.append(self._delivery(pair))  # a leader that was replaced may have slept before it spoke
+                continue
             at = state[PROCESSES + layout.index[target]]
-            if self.order.at_once(state[FAULTS], pair, at, layout.queues.values[queue][0], now):
+            if self.order.at_once(state, pair, at, layout.queues.values[queue][0], now):
                 return self._delivery(pair)
             process = processes[at]
             if isinstance(process, Broker) and source in process.busy:
                 continue  # a connection's frames are handled one after the other
-            out.append(self._delivery(pair))
+            under_way.append(self._delivery(pair))
         return None
 
     def _doings(
@@ -166,7 +183,7 @@ class World:
                 case Subscribing(started=False):
                     workload.append(("subscribe", name, ""))
                 case Coordinator(unsaved=[_, *_]):
-                    if self.order.writes_at_once(state[FAULTS]):
+                    if self.order.writes_at_once(state):
                         return ("write", name, "")
                     under_way.append(("write", name, ""))
                     continue
@@ -176,7 +193,7 @@ class World:
                     if process.may_change_ring():
                         workload.append(("change ring", name, ""))
             if steps.wake_s[at] <= now:
-                if self.order.ticks_at_once(state[FAULTS], name):
+                if self.order.ticks_at_once(state, name):
                     return ("tick", name, "")
                 under_way.append(("tick", name, ""))
         return None
@@ -290,9 +307,3 @@ class World:
         numbers = zip(self.layout.names, draft.numbers, strict=True)
         due = [wake_s[at] for name, at in numbers if (name, name) not in draft.away]
         return min(*due, faults.next_s(self.layout, draft))
-
-
-def _token(event: Event) -> str:
-    """An event of the workload, or a fault, as a script names it."""
-    kind, name, what = event
-    return f"{what} {name}" if kind == "fault" else f"{kind} {name}"

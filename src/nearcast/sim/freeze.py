@@ -42,6 +42,6 @@ def freeze(value: Any) -> Any:  # it takes and gives whatever a machine holds
         return tuple((key, freeze(each)) for key, each in value.items())
     if kind is list or kind is deque:
         return tuple(freeze(each) for each in value)
-    if value is not None and kind.__hash__ is object.__hash__:
+    if value is not None and getattr(kind, "__hash__", None) is object.__hash__:
         raise TypeError(f"{kind.__name__} changes while it is explored; declare it with freeze.machine()")
     return value

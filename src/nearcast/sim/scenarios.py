@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 from nearcast.control.rules import ALL_ON
@@ -25,14 +26,14 @@ _PLACES: dict[str, Place] = {
 }
 
 _ONE_MOVE = Scenario("one move, one message", _TWO, (_on("H1"),))
-_THREE_BROKERS = Scenario("one move among three brokers; the third is the directory", _THREE, (_on("H1"),), topic="d")
+_THREE_BROKERS = Scenario("one move among three brokers; the third is the directory", _THREE, (_on("H1"),), topic="b")
 _CHAIN = Scenario("a second move before the first has drained", _THREE, (_on("H1"), _on("H2")), one_by_one=True)
 _JOINS = Scenario("the subscriber joins during the move", _TWO, (_on("H1"),), joins=True)
 
 _LONG = replace(TIMING, lease_s=100.0, retry_s=60.0, idle_s=30.0)
 """For faults that last: few timers run out before a lease does."""
 
-_LASTING = Scenario("", _TWO, (_on("H1"),), to_the_end=True, timing=_LONG)
+_LASTING = Scenario("", _TWO, (_on("H1"),), to_the_end=True, coarse=True, timing=_LONG)
 
 
 def _changes() -> dict[str, Scenario]:
@@ -47,6 +48,58 @@ def _changes() -> dict[str, Scenario]:
             out[f"{before} to {after} {publisher}{key}"] = scenario
     return out
 
+
+_STAGED = replace(_LASTING, timing=replace(_LONG, idle_s=math.inf))
+"""For faults that must meet in a certain order: every interleaving of what is under way, few of what happens when."""
+
+_SCRIPTED: dict[str, Scenario] = {
+    "agent restarts while the publisher lags": replace(
+        _STAGED,
+        about="a publisher sleeps through the move, and the agent that would forward for it restarts",
+        script=("sleep P0", "move C", "crash AH0", "~wake P0", "~publish P0", "~restart AH0"),
+        faults=("sleep P0", "wake P0", "crash AH0", "restart AH0"),
+    ),
+    "publisher asleep and unknown": replace(
+        _STAGED,
+        about="an agent restarts and has forgotten a publisher that sleeps until its broker is released",
+        script=("sleep P0", "~crash AH0", "~restart AH0", "=move C", "=wake P0", "~publish P0"),
+        faults=("sleep P0", "wake P0", "crash AH0", "restart AH0"),
+    ),
+    "agent isolated, subscriber joins": replace(
+        _STAGED,
+        about="an agent without the coordinator, beside a publisher; the subscriber learns the route elsewhere",
+        joins=True,
+        topic="b",
+        script=("isolate AH0", "=move C", "=subscribe S", "=publish P0", "=rejoin AH0"),
+        faults=("isolate AH0", "rejoin AH0"),
+    ),
+    "new connection breaks": replace(
+        _ONE_MOVE,
+        about="the subscriber's connection to the new broker breaks while it moves; nobody publishes",
+        coarse=True,
+        publishers=(),
+        script=("move C", "~cut S-H1"),
+        faults=("cut S-H1",),
+    ),
+    "leader replaced, nobody publishes": replace(
+        _STAGED,
+        about="a replaced leader's command arrives after the next leader's next move",
+        brokers=_THREE,
+        moves=(_on("H1"), _on("H2")),
+        publishers=(),
+        script=("move C", "~replace C", "move C"),
+        faults=("replace C",),
+    ),
+    "leader replaced": replace(
+        _STAGED,
+        about="a replaced leader's command arrives during the next leader's next move",
+        brokers=_THREE,
+        moves=(_on("H1"), _on("H2")),
+        to_the_end=False,
+        script=("move C", "~replace C", "=sleep P0", "move C", "wake P0", "~publish P0"),
+        faults=("replace C", "sleep P0", "wake P0"),
+    ),
+}
 
 SCENARIOS: dict[str, Scenario] = {
     "one move": _ONE_MOVE,
@@ -70,16 +123,17 @@ SCENARIOS: dict[str, Scenario] = {
     "subscriber joins, 2 messages": replace(_JOINS, messages=2),
     "publisher opens": replace(_ONE_MOVE, about="the publisher opens during the move", opens=True),
     "publisher opens, directory elsewhere": replace(_THREE_BROKERS, about="the same, with a directory", opens=True),
-    "to the end": replace(_LASTING, about="until the old broker is released"),
+    "to the end": replace(_LASTING, about="until the old broker is released", coarse=False),
     "ring change": Scenario(
         "the ring changes under a topic without a route",
         _TWO,
         (_on("H0"),),
         next_ring=_TWO,
-        topic="d",
+        topic="b",
         joins=True,
     ),
     **_changes(),
+    **_SCRIPTED,
     "broker crashes (old)": replace(_LASTING, about="the old broker", faults=("crash H0", "restart H0")),
     "broker crashes (new)": replace(_LASTING, about="the new broker", faults=("crash H1", "restart H1")),
     "agent crashes (old)": replace(_LASTING, about="the agent of the old broker", faults=("crash AH0", "restart AH0")),
