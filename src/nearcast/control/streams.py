@@ -79,7 +79,8 @@ class Streams:
             return []
         stream.held[seq] = envelope
         stream.top = max(stream.top, seq)
-        return self._advance(envelope.publisher, stream, view.alone and _direct(envelope, stream), now)
+        proven = seq - 1 if view.alone and _direct(envelope, stream) else 0
+        return self._advance(envelope.publisher, stream, proven, now)
 
     def mark(self, envelope: Envelope, via: str, view: View, now: float, *, ends: bool) -> list[Instruction]:
         """A high-water mark or an END: evidence of what was sent, and for strangers of what is over."""
@@ -89,7 +90,8 @@ class Streams:
         if stream is not None:
             stream.heard_s = now
             stream.top = max(stream.top, envelope.seq)
-            return self._advance(envelope.publisher, stream, view.alone and _direct(envelope, stream), now)
+            proven = envelope.seq if view.alone and _direct(envelope, stream) else 0
+            return self._advance(envelope.publisher, stream, proven, now)
         if ends:
             return self.ended(envelope.publisher, envelope.seq, via, view, now)
         # Of a stranger, only the mark that came the way its messages come shows that they are past.
@@ -129,7 +131,7 @@ class Streams:
         out: list[Instruction] = []
         for publisher, stream in list(self.known.items()):
             if now >= stream.waiting_s + self.timing.patience_s:
-                out += self._give_up(publisher, stream, now)
+                out += self._give_up(publisher, stream, stream.top, now)
             elif now >= stream.heard_s + self.timing.forget_s and not stream.held:
                 del self.known[publisher]
         for publisher, stranger in list(self.strangers.items()):
@@ -174,24 +176,25 @@ class Streams:
         self.known[publisher] = stream = Stream(start, now)
         stream.held = stranger.held
         stream.top = max(stranger.held)
-        return self._advance(publisher, stream, False, now)
+        return self._advance(publisher, stream, 0, now)
 
     # Known streams
 
-    def _advance(self, publisher: int, stream: Stream, proven: bool, now: float) -> list[Instruction]:
+    def _advance(self, publisher: int, stream: Stream, proven: int, now: float) -> list[Instruction]:
+        """Delivers what is in order; up to the number `proven` what is missing will not come any more."""
         out = self._drain(stream)
-        if stream.top < stream.next:
+        if stream.next <= proven:
+            out += self._give_up(publisher, stream, proven, now)
+        elif stream.top < stream.next:
             stream.waiting_s = math.inf
-        elif proven:
-            out += self._give_up(publisher, stream, now)
         elif out or stream.waiting_s == math.inf:
             stream.waiting_s = now
         return out
 
-    def _give_up(self, publisher: int, stream: Stream, now: float) -> list[Instruction]:
-        """Reports the hole in front and goes on behind it."""
+    def _give_up(self, publisher: int, stream: Stream, last: int, now: float) -> list[Instruction]:
+        """Reports the hole in front, at most up to `last`, and goes on behind it."""
         first = stream.next
-        stream.next = min(stream.held, default=stream.top + 1)
+        stream.next = min(min(stream.held, default=last + 1), last + 1)
         out: list[Instruction] = [Report(Gap(self._topic, publisher, first, stream.next - 1))]
         out += self._drain(stream)
         stream.waiting_s = math.inf if stream.top < stream.next else now
