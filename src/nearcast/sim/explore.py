@@ -21,6 +21,7 @@ from nearcast.sim.explored_judge import outcome, verdict
 from nearcast.sim.explored_outbox import Violated
 from nearcast.sim.explored_scenario import Scenario
 from nearcast.sim.explored_state import Numbers, State
+from nearcast.sim.explored_telling import condensed
 from nearcast.sim.explored_world import Event, World
 
 
@@ -30,7 +31,7 @@ class Violation:
     trace: tuple[str, ...]
 
     def __str__(self) -> str:
-        steps = "\n".join(f"  {number:3} {step}" for number, step in enumerate(self.trace, 1))
+        steps = "\n".join(f"  {number:3} {step}" for number, step in enumerate(condensed(self.trace), 1))
         return f"{self.what}\n{steps}"
 
 

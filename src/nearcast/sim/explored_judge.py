@@ -61,12 +61,12 @@ def verdict(scenario: Scenario, layout: Layout, state: State) -> str | None:
     subscribing = layout.process(state, "S")
     assert isinstance(subscribing, Subscribing)
     if not subscribing.machine.ready or subscribing.machine.moving:
-        return "the subscriber never settles"
+        return "the subscriber does not settle"
     coordinator = layout.process(state, COORDINATOR)
     assert isinstance(coordinator, Coordinator)
     move = coordinator.machine
     if not (move.finished or (move.draining and not scenario.to_the_end)):
-        return f"the move never ends: {move.record.phase}"
+        return f"the move does not end: {move.record.phase}"
     if unpublished(layout, state, math.inf):
         return "a publisher may never publish again"
     if not scenario.faults and subscribing.reports:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.wire.control import Generation, Hello, Launch, Marker, Prepare, Release, Switch, Tell, Welcome
 from nearcast.wire.envelope import END, HEARTBEAT, Envelope
@@ -51,3 +54,26 @@ def _told_envelope(envelope: Envelope) -> str:
 
 def _or(number: int | None, text: str) -> str:
     return text if number is None else str(number)
+
+
+_ROUTINE = re.compile(r": (Ack|Bye|Hello, .*|Quiet)$")
+_WELCOME = re.compile(r"-> (\w+): Welcome to epoch (\d+)")
+
+
+def condensed(trace: Sequence[str]) -> list[str]:
+    """A trace without what happens all the time: questions, what is known already, and time in small steps."""
+    out: list[str] = []
+    known: dict[str, int] = {}
+    for step in trace:
+        welcome = _WELCOME.search(step)
+        if "  [" not in step:
+            if _ROUTINE.search(step):
+                continue
+            if welcome and int(welcome[2]) <= known.get(welcome[1], 0):
+                continue
+            if step.startswith("time passes") and out and re.fullmatch(r"time passes to \S+ s", out[-1]):
+                out.pop()
+        if welcome:
+            known[welcome[1]] = int(welcome[2])
+        out.append(step)
+    return out

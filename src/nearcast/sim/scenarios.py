@@ -157,3 +157,8 @@ SCENARIOS: dict[str, Scenario] = {
     "agent asleep": replace(_LASTING, about="beyond its lease", faults=("sleep AH0", "wake AH0")),
     "agent isolated": replace(_LASTING, about="from the coordinator", faults=("isolate AH0", "rejoin AH0")),
 }
+
+FULL_ONLY: tuple[str, ...] = ()
+"""Configurations that take more than some seconds."""
+
+QUICK: tuple[str, ...] = tuple(name for name in SCENARIOS if name not in FULL_ONLY)

@@ -2,6 +2,7 @@
 
 import typer
 
+from nearcast.cli.lab.explore import explore
 from nearcast.cli.lab.list import list_experiments
 from nearcast.cli.lab.replay import replay
 from nearcast.cli.lab.run import run_experiment
@@ -11,4 +12,5 @@ app = typer.Typer(help="Run the papers' experiments and see which of their claim
 app.command("list")(list_experiments)
 app.command("run")(run_experiment)
 app.command("replay")(replay)
+app.command("explore")(explore)
 app.command("scoreboard")(show_scoreboard)
