@@ -311,7 +311,6 @@ async def test_a_ring_change_pins_topics_in_use_and_loses_nothing(start_fleet: S
     assert (await finish(fleet)).clean
 
 
-@pytest.mark.xfail(reason="agents tell of new topics every L/5; one that came since the last time is not pinned")
 @in_virtual_time
 async def test_a_topic_used_only_since_a_moment_is_pinned_too(start_fleet: StartFleet, finish: Finish) -> None:
     fleet = await start_fleet()

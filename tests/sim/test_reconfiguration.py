@@ -8,7 +8,7 @@ import pytest
 
 from nearcast.control.rules import ALL_ON
 from nearcast.sim.check import check
-from nearcast.sim.reconfiguration import GRACE_S, Scale, run_seed
+from nearcast.sim.reconfiguration import Scale, grace_s, run_seed
 from nearcast.sim.trace import first_finding, minimal_trace
 
 SMALL = Scale(topics=6, clients=15, run_s=12.0)
@@ -16,14 +16,14 @@ SMALL = Scale(topics=6, clients=15, run_s=12.0)
 
 @pytest.mark.parametrize("seed", range(20, 24))
 def test_without_faults_nothing_is_lost_repeated_or_reported(seed: int) -> None:
-    result = check(run_seed(seed, faults=False, scale=SMALL), grace_s=GRACE_S)
+    result = check(run_seed(seed, faults=False, scale=SMALL), grace_s=grace_s(False))
     assert result.delivered > 100
     assert result.clean, f"{result.counts()}\nreplay: nearcast lab replay dynamoth.reconfiguration --seed {seed}"
 
 
 @pytest.mark.parametrize("seed", range(20, 26))
 def test_with_faults_every_missing_message_lies_in_a_report(seed: int) -> None:
-    result = check(run_seed(seed, faults=True, scale=SMALL), grace_s=GRACE_S)
+    result = check(run_seed(seed, faults=True, scale=SMALL), grace_s=grace_s(True))
     assert result.delivered > 100
     assert result.honest, (
         f"{result.counts()}\nreplay: nearcast lab replay dynamoth.reconfiguration --seed {seed} --faults"
@@ -61,7 +61,9 @@ def test_different_seeds_give_different_runs() -> None:
 
 def test_with_legs_off_the_seeds_find_messages_out_of_order() -> None:
     rules = ALL_ON.without("legs")
-    results = [check(run_seed(seed, faults=False, rules=rules, scale=SMALL), grace_s=GRACE_S) for seed in range(20, 24)]
+    results = [
+        check(run_seed(seed, faults=False, rules=rules, scale=SMALL), grace_s=grace_s(False)) for seed in range(20, 24)
+    ]
     assert sum(len(result.reordered) for result in results) > 0
 
 
@@ -69,7 +71,7 @@ def test_a_finding_has_a_trace_of_the_events_around_it() -> None:
     rules = ALL_ON.without("legs")
     for seed in range(20, 30):
         history = run_seed(seed, faults=False, rules=rules, scale=SMALL)
-        found = first_finding(check(history, grace_s=GRACE_S))
+        found = first_finding(check(history, grace_s=grace_s(False)))
         if found is not None:
             trace = minimal_trace(history, found[1])
             assert any("delivered" in line for line in trace)

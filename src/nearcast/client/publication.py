@@ -108,7 +108,8 @@ class Publication:
         """A route that may be used, and a connection to hand the message to."""
         if self._over or not self.machine.can_publish(self._clock.now()):
             return False
-        return all(map(self._pool.reached, self.machine.targets))
+        targets = self.machine.targets
+        return all(map(self._pool.reached, targets)) and any(map(self._pool.up, targets))
 
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

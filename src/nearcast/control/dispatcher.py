@@ -22,6 +22,7 @@ from nearcast.wire.control import (
     Alive,
     Ask,
     Bye,
+    Frozen,
     Hello,
     Launch,
     Prepare,
@@ -43,6 +44,8 @@ class Dispatcher:
     __slots__ = (
         "_agenda",
         "_asked_s",
+        "_coming",
+        "_coming_term",
         "_down",
         "broker",
         "forwarders",
@@ -65,6 +68,8 @@ class Dispatcher:
         self.forwarders: dict[str, Forwarder] = {}
         self._agenda = Agenda()  # when each topic's forwarder wants to be woken
         self._asked_s = -math.inf
+        self._coming: Ring | None = None  # announced, not yet made
+        self._coming_term = 0
         self._down: dict[str, None] = {}  # peers whose established link is broken
 
     def sure(self, now: float) -> bool:
@@ -95,7 +100,7 @@ class Dispatcher:
     def _hello(self, message: Hello, now: float) -> list[Said]:
         topic = message.topic
         forwarder = self.forwarders.get(topic)
-        if forwarder is None and message.epoch == 0 and self.ring.owner(topic) == self.broker and self.sure(now):
+        if forwarder is None and message.epoch == 0 and self._owns(topic) and self.sure(now):
             forwarder = self._know(topic, Route(0, Strategy.SINGLE, (self.broker,)))
         if forwarder is None or not self.sure(now):
             # Only the ring's owner may say that no route names a topic: another simply does not know.
@@ -104,6 +109,11 @@ class Dispatcher:
         else:
             answers = forwarder.hello(message, now)
         return self._about(topic, [self._with_ring(answer, message.ring_version) for answer in answers])
+
+    def _owns(self, topic: str) -> bool:
+        """Whether a topic that no route names is ours, and will be."""
+        stays = self._coming is None or self._coming.owner(topic) == self.broker
+        return stays and self.ring.owner(topic) == self.broker
 
     def _know(self, topic: str, first: Route) -> Forwarder:
         forwarder = Forwarder(topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules)
@@ -128,6 +138,8 @@ class Dispatcher:
         self.lease_until_s = max(self.lease_until_s, message.asked_s + message.lease_s)
         if message.ring_version > self.ring.version:
             self.ring = Ring(message.ring, message.ring_version)
+        if self._coming is not None and (message.term > self._coming_term or self.ring.version >= self._coming.version):
+            self._coming = None  # made, or given up with the leader that announced it
         return []
 
     def _command(self, command: Prepare | Tell | Release | RingChange, now: float) -> list[Said]:
@@ -135,9 +147,7 @@ class Dispatcher:
             return []  # rule 10: a leader that has been replaced
         self.term = max(self.term, command.term)
         if isinstance(command, RingChange):
-            if command.version > self.ring.version:
-                self.ring = Ring(command.brokers, command.version)
-            return []
+            return self._change_ring(command)
         topic = command.topic
         forwarder = self.forwarders.get(topic)
         match command:
@@ -152,6 +162,19 @@ class Dispatcher:
                 return self._release(command, forwarder)
             case _:
                 return []  # told of a topic we never prepared: the coordinator prepares us again when we are back
+
+    def _change_ring(self, command: RingChange) -> list[Said]:
+        """Rule 11: announced, it freezes the topics that change owner, and names those in use, to be pinned."""
+        if command.version <= self.ring.version:
+            return []
+        ring = Ring(command.brokers, command.version)
+        if command.made:
+            self.ring, self._coming = ring, None
+            return []
+        self._coming, self._coming_term = ring, command.term
+        implied = (topic for topic, each in self.forwarders.items() if each.newest == 0)
+        moving = tuple(sorted(topic for topic in implied if ring.owner(topic) != self.broker))
+        return [("", Answer(Frozen(self.broker, command.version, moving)))]
 
     def _release(self, command: Release, forwarder: Forwarder | None) -> list[Said]:
         topic = command.topic
@@ -212,8 +235,7 @@ class Dispatcher:
         if now >= self._asked_s + self.timing.lease_s / 5:
             self._asked_s = now
             if broker_up:
-                topics = tuple(topic for topic, each in self.forwarders.items() if each.clients.entries)
-                out.append(("", Answer(Alive(self.broker, self.incarnation, now, self.ring.version, topics))))
+                out.append(("", Answer(Alive(self.broker, self.incarnation, now, self.ring.version))))
         for topic in self._agenda.due(now):
             forwarder = self.forwarders.get(topic)
             if forwarder is not None:

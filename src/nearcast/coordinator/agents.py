@@ -1,4 +1,4 @@
-"""The agents as their coordinator sees them: who is alive, in which incarnation, with which topics in use (rule 9)."""
+"""The agents as their coordinator sees them: who is alive, and in which incarnation (rule 9)."""
 
 import math
 
@@ -14,7 +14,6 @@ class Agents:
         self._timing = timing
         self._heard_s: dict[str, float] = {}
         self._incarnation: dict[str, int] = {}
-        self._topics: dict[str, tuple[str, ...]] = {}
         self._away: dict[str, None] = {}
 
     def forget(self, now: float) -> None:
@@ -34,7 +33,6 @@ class Agents:
         stale = self._incarnation.get(broker) != message.incarnation or broker in self._away
         self._heard_s[broker] = now
         self._incarnation[broker] = message.incarnation
-        self._topics[broker] = message.topics
         self._away.pop(broker, None)
         return stale
 
@@ -59,8 +57,9 @@ class Agents:
     def known(self) -> list[str]:
         return sorted(self._heard_s)
 
-    def topics_in_use(self) -> list[str]:
-        return sorted({topic for topics in self._topics.values() for topic in topics})
+    def present(self) -> list[str]:
+        """Agents that have not been given up."""
+        return [broker for broker in self.known() if broker not in self._away]
 
     def must_answer(self, broker: str, now: float) -> None:
         """Raises MoveRefused for a broker whose agent is not there."""

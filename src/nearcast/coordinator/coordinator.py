@@ -30,6 +30,7 @@ from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Ack,
     Alive,
+    Frozen,
     Quiet,
     Renew,
     RingChange,
@@ -79,6 +80,7 @@ class Coordinator:
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=lambda _broker, _up: None)
         self._alarm = Alarm(clock, self._tick)
         self._lead_until_s = -math.inf
+        self._frozen: dict[str, Frozen] = {}  # who has answered the ring that is announced
         self._changed: list[asyncio.Future[None]] = []
 
     def start(self) -> None:
@@ -144,13 +146,17 @@ class Coordinator:
         return move is None or move.draining or move.finished
 
     async def change_ring(self, brokers: tuple[str, ...]) -> None:
-        """Rule 11: every topic in use is given an explicit route where it is, and only then the ring changes."""
+        """Rule 11: topics in use that would change owner get an explicit route where they are; then the ring changes.
+
+        Agents that are given up are not waited for: without a lease they can grant nothing, and the clients they had
+        report that they were left alone.
+        """
         self._must_lead()
         ring = Ring(brokers, self.ring.version + 1)
         if self._rules.pin_ring:
-            for topic in self._agents.topics_in_use():
-                if topic not in self.moves and ring.owner(topic) != self.ring.owner(topic):
-                    owner = self.ring.owner(topic)
+            for topic in await self._announce(ring):
+                owner = self.ring.owner(topic)
+                if topic not in self.moves and owner in self._agents.present():
                     await self.move(topic, Strategy.SINGLE, (owner,))
         self._must_lead()
         await self._records.save_ring(ring)
@@ -158,9 +164,23 @@ class Coordinator:
         for topic, move in self.moves.items():
             move.directory = ring.owner(topic)
             self._do(topic, move.agent_back(move.directory))
+        self._tell_ring(ring, self._agents.known(), made=True)
+
+    async def _announce(self, ring: Ring) -> list[str]:
+        """Returns, when every agent has frozen them, the topics in use that no route names and that change owner."""
+        self._frozen = {}
+        while True:
+            waiting = [broker for broker in self._agents.present() if broker not in self._frozen]
+            if not waiting:
+                return sorted({topic for frozen in self._frozen.values() for topic in frozen.topics})
+            self._tell_ring(ring, waiting, made=False)
+            await self._clock.sleep(self._timing.retry_s)
+            self._must_lead()
+
+    def _tell_ring(self, ring: Ring, brokers: list[str], *, made: bool) -> None:
         assert self.term is not None
-        for broker in self._agents.known():
-            self._say(broker, RingChange(self.term, ring.version, ring.brokers))
+        for broker in brokers:
+            self._say(broker, RingChange(self.term, ring.version, ring.brokers, made))
 
     # Leadership
 
@@ -226,6 +246,8 @@ class Coordinator:
                 self._do(message.topic, self.moves[message.topic].ack(message, now))
             case Quiet() if message.topic in self.moves:
                 self._do(message.topic, self.moves[message.topic].quiet(message))
+            case Frozen() if message.version == self.ring.version + 1:
+                self._frozen[message.broker] = message
             case Alive():
                 self._heard(message, now)
             case _:

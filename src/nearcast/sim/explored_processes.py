@@ -239,7 +239,7 @@ class Coordinator:
             case "begin":
                 self._begin(out)
             case "change ring" if self.next_ring is not None:
-                change = RingChange(move.record.term, self.next_ring.version, self.next_ring.brokers)
+                change = RingChange(move.record.term, self.next_ring.version, self.next_ring.brokers, made=True)
                 out.puts += [(agent_of(broker), change) for broker in self.next_ring.brokers]
                 self.next_ring = None
             case "write":

@@ -21,7 +21,11 @@ TIMING = Timing(
 
 _DELAYS_S = (0.001, 0.01, 0.05, 0.2)
 _BURSTS = (1, 2, 8, 20)
-GRACE_S = 3.0  # what a subscription that leaves may have had on its way; more than the slowest path here takes
+
+
+def grace_s(faults: bool) -> float:
+    """How long a message may be on its way to a subscription that leaves: the slowest path, or the longest fault."""
+    return 20.0 if faults else 3.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,9 +174,12 @@ class Release(_Message, frozen=True):
 
 
 class RingChange(msgspec.Struct, frozen=True, tag=True):
+    """First announced, then made (rule 11). While it is announced, topics that change owner take nobody new."""
+
     term: int
     version: int
     brokers: tuple[str, ...]
+    made: bool
 
 
 class Renew(msgspec.Struct, frozen=True, tag=True):
@@ -209,18 +212,25 @@ class Quiet(_Message, frozen=True):
     epoch: int
 
 
+class Frozen(msgspec.Struct, frozen=True, tag=True):
+    """The answer to an announced ring: the topics that no route names and that somebody may be using here."""
+
+    broker: str
+    version: int
+    topics: tuple[str, ...]
+
+
 class Alive(msgspec.Struct, frozen=True, tag=True):
     broker: str
     incarnation: int
     asked_s: float
     ring_version: int
-    topics: tuple[str, ...]
 
 
 OnTopic = Switch | Marker | Beat | Gone | Broken
 ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
 ToClient = Welcome | Unsure | Generation
-ToCoordinator = Ack | Quiet | Alive
+ToCoordinator = Ack | Quiet | Frozen | Alive
 Control = OnTopic | ToAgent | ToClient | ToCoordinator
 
 _encoder = msgspec.msgpack.Encoder()

@@ -12,6 +12,7 @@ from nearcast.wire.control import (
     Alive,
     Ask,
     Bye,
+    Frozen,
     Hello,
     Launch,
     Prepare,
@@ -112,7 +113,7 @@ def test_a_goodbye_or_a_marker_for_a_topic_nobody_knows_is_ignored() -> None:
 def test_a_command_of_an_older_term_is_ignored() -> None:
     one = agent()
     assert one.message(prepare(term=2), 1.0) == []
-    assert one.message(RingChange(2, 9, ("H9",)), 1.0) == []
+    assert one.message(RingChange(2, 9, ("H9",), True), 1.0) == []
     assert one.ring == RING
     assert "t" not in one.forwarders
 
@@ -173,9 +174,9 @@ def test_a_newer_ring_is_taken_with_a_lease_or_a_change_and_an_older_one_never()
     one = agent()
     one.message(Renew(3, 1.0, TIMING.lease_s, 2, ("H0", "H1", "H2")), 1.0)
     assert one.ring.version == 2
-    one.message(RingChange(3, 3, ("H0", "H2")), 1.0)
+    one.message(RingChange(3, 3, ("H0", "H2"), True), 1.0)
     assert one.ring.brokers == ("H0", "H2")
-    one.message(RingChange(3, 2, ("H0", "H1", "H2")), 1.0)
+    one.message(RingChange(3, 2, ("H0", "H1", "H2"), True), 1.0)
     assert one.ring.brokers == ("H0", "H2")
 
 
@@ -208,12 +209,21 @@ def test_only_what_the_broker_confirmed_is_not_sent_again() -> None:
     assert again == [b"second"]
 
 
-def test_it_says_that_it_is_alive_five_times_a_lease_with_the_topics_in_use() -> None:
+def test_it_says_that_it_is_alive_five_times_a_lease() -> None:
+    one = agent()
+    assert one.tick(1.0) == [("", Answer(Alive("H0", 5, 1.0, 1)))]
+    assert one.wake_s() <= 1.0 + TIMING.lease_s / 5
+
+
+def test_an_announced_ring_freezes_topics_that_change_owner_and_names_those_in_use() -> None:
     one = agent()
     one.message(hello(MINE), 0.0)
-    one.message(hello(THEIRS), 0.0)
-    assert one.tick(1.0) == [("", Answer(Alive("H0", 5, 1.0, 1, (MINE,))))]
-    assert one.wake_s() <= 1.0 + TIMING.lease_s / 5
+    frozen = one.message(RingChange(3, 9, ("H9",), made=False), 1.0)
+    assert frozen == [("", Answer(Frozen("H0", 9, (MINE,))))]
+    another = next(f"topic{n}" for n in range(99) if one.ring.owner(f"topic{n}") == "H0" and f"topic{n}" != MINE)
+    [(_, reply)] = one.message(hello(another), 1.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Unsure)
 
 
 def test_cut_off_from_its_own_broker_it_lets_its_lease_run_out() -> None:

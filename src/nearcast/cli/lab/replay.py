@@ -32,13 +32,13 @@ def replay(
     if without is not None and without not in NAMES:
         raise typer.BadParameter(f"no rule {without!r}; rules are {', '.join(NAMES)}")
     from nearcast.sim.check import check  # noqa: PLC0415 other commands need no simulator
-    from nearcast.sim.reconfiguration import GRACE_S, run_seed  # noqa: PLC0415 likewise
+    from nearcast.sim.reconfiguration import grace_s, run_seed  # noqa: PLC0415 likewise
     from nearcast.sim.trace import first_finding, minimal_trace  # noqa: PLC0415 likewise
 
     recorded = run_seed(seed, faults=faults, rules=ALL_ON.without(without) if without else ALL_ON)
     if history is not None:
         history.write_bytes(recorded.to_bytes())
-    result = check(recorded, grace_s=GRACE_S)
+    result = check(recorded, grace_s=grace_s(faults))
     found = first_finding(result)
     trace = minimal_trace(recorded, found[1]) if found else []
     if as_json:

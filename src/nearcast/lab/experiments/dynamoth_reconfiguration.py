@@ -13,7 +13,7 @@ from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
 from nearcast.sim.check import CheckResult, check
-from nearcast.sim.reconfiguration import GRACE_S, run_seed
+from nearcast.sim.reconfiguration import grace_s, run_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +88,7 @@ def _judge_without_barrier(seed: int) -> SeedRow:
 
 def _row(seed: int, *, faults: bool, without: str) -> SeedRow:
     history = run_seed(seed, faults=faults, rules=ALL_ON.without(without) if without else ALL_ON)
-    result: CheckResult = check(history, grace_s=GRACE_S)
+    result: CheckResult = check(history, grace_s=grace_s(faults))
     return SeedRow(
         seed,
         result.published,
