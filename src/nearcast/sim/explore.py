@@ -103,10 +103,11 @@ class _Search:
             if only:
                 return None
             self.finals += 1
-            self.outcomes.add(outcome(self.world.layout, state))
             what = verdict(self.world.scenario, self.world.layout, state)
+            self.outcomes.add((what, outcome(self.world.layout, state)))
             return Violation(what, self.trace(number, None)) if what is not None else None
         done = sleeping
+        violation: Violation | None = None
         for event in events:
             bit = self.bits(event)
             if sleeping >> bit & 1:
@@ -117,10 +118,12 @@ class _Search:
             try:
                 after = self.world.after(state, event)
             except Violated as found:
-                return Violation(str(found), self.trace(number, event))
+                self.outcomes.add(str(found))
+                violation = violation or Violation(str(found), self.trace(number, event))
+                continue
             self._reach(after, number, bit, done & self._independent_of(bit))
             done |= 1 << bit
-        return None
+        return violation
 
     def _reach(self, state: State, parent: int, bit: int, sleeping: int) -> None:
         number, new = self.visited.number(state)
@@ -157,14 +160,18 @@ def search(
     name: str = "",
     shortest: bool = False,
     most_states: int = 10_000_000,
+    on_and_on: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Exploration:
-    """Explores depth first, or breadth first for the shortest counterexample; stops at the first violation."""
+    """Explores depth first, or breadth first for the shortest counterexample; stops at the first violation.
+
+    With `on_and_on` it does not stop: `outcomes` then has every way in which it can end, good and bad.
+    """
     began_s = time.perf_counter()
     run = _Search(World(scenario))
     violation: Violation | None = None
-    while run.work and violation is None and len(run.visited) <= most_states:
-        violation = run.expand(*(run.work.popleft() if shortest else run.work.pop()))
+    while run.work and (violation is None or on_and_on) and len(run.visited) <= most_states:
+        violation = run.expand(*(run.work.popleft() if shortest else run.work.pop())) or violation
         if progress is not None and run.transitions % 10_000 == 0:
             progress(len(run.visited), run.transitions)
     seconds = time.perf_counter() - began_s
