@@ -49,6 +49,13 @@ kinds += get_args(control.ToCoordinator)
 # MessagePack has no integers beyond 64 bits, and a NaN is unequal to itself.
 st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False))
+# What these refuse when it is empty is filled: a ring has brokers, a topic is prepared with a route.
+rings = st.lists(names, min_size=1, max_size=4, unique=True).map(tuple)
+for kind in (control.RingChange, control.Renew, control.Welcome, control.Unsure, control.Prepare):
+    filled = {"brokers": rings, "ring": rings, "routes": st.lists(routes(), min_size=1, max_size=3).map(tuple)}
+    st.register_type_strategy(
+        kind, st.builds(kind, **{name: each for name, each in filled.items() if name in kind.__struct_fields__})
+    )
 messages = st.sampled_from(kinds).flatmap(st.from_type)
 on_topic = st.sampled_from(get_args(control.OnTopic)).flatmap(st.from_type)
 

@@ -82,6 +82,10 @@ class Welcome(_Message, frozen=True):
     home: str | None = None
     publisher: int = 0  # which of the client's machines asked; 0 for its subscriber
 
+    def __post_init__(self) -> None:
+        if self.ring_version:  # without one it says nothing of the ring
+            _must_be_ring(self.ring)
+
 
 class Unsure(_Message, frozen=True):
     """I cannot say: ask elsewhere. `leased` False: because I hold no lease myself (rule 9)."""
@@ -91,6 +95,10 @@ class Unsure(_Message, frozen=True):
     leased: bool
     ring_version: int
     ring: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.ring_version:
+            _must_be_ring(self.ring)
 
 
 class Generation(_Message, frozen=True):
@@ -158,6 +166,10 @@ class Prepare(_Message, frozen=True):
     told: int
     lost: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if not self.routes:
+            raise ValueError("a topic is prepared with at least one route")
+
 
 class Tell(_Message, frozen=True):
     """Clients may learn the epoch now: `eager` at once, else with the first publication that comes by."""
@@ -181,6 +193,9 @@ class RingChange(msgspec.Struct, frozen=True, tag=True):
     brokers: tuple[str, ...]
     made: bool
 
+    def __post_init__(self) -> None:
+        _must_be_ring(self.brokers)
+
 
 class Renew(msgspec.Struct, frozen=True, tag=True):
     """The coordinator's answer to an agent's `Alive`: the agent's lease, counted from `asked_s` (rule 9)."""
@@ -190,6 +205,9 @@ class Renew(msgspec.Struct, frozen=True, tag=True):
     lease_s: float
     ring_version: int
     ring: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _must_be_ring(self.ring)
 
 
 # agent -> coordinator
@@ -262,6 +280,11 @@ def unseal_on_topic(data: bytes, key: bytes) -> OnTopic:
     if not isinstance(message, Switch | Marker | Beat | Gone | Broken):
         raise MalformedControl(f"a {type(message).__name__} does not belong on a topic")
     return message
+
+
+def _must_be_ring(brokers: tuple[str, ...]) -> None:
+    if not brokers or len(set(brokers)) < len(brokers):
+        raise ValueError(f"not the brokers of a ring: {brokers!r}")
 
 
 def _signature(body: bytes, key: bytes) -> bytes:

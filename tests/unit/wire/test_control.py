@@ -41,6 +41,13 @@ def test_a_prepare_comes_back_with_its_routes_in_order() -> None:
     assert unseal(seal(prepare, KEY), KEY) == prepare
 
 
+@pytest.mark.parametrize("brokers", [[], ["H0", "H0"]])
+def test_a_ring_that_cannot_be_one_is_refused(brokers: list[str]) -> None:
+    body = msgspec.msgpack.encode({"type": "RingChange", "term": 1, "version": 2, "brokers": brokers, "made": True})
+    with pytest.raises(MalformedControl, match="not the brokers of a ring"):
+        unseal(sealed(body), KEY)
+
+
 def test_an_unknown_version_is_named() -> None:
     data = seal(Bye("t", "c", 0), KEY)
     with pytest.raises(UnknownVersion, match="version 200"):
