@@ -25,7 +25,7 @@ test-all: setup check
 	$(BIN)/pytest -n 2
 
 bench: setup
-	$(BIN)/python scripts/bench_ring.py
+	$(BIN)/nearcast bench ring
 
 # Writes the newest versions that pyproject.toml allows, for every platform and Python that it allows.
 lock: setup

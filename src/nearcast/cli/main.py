@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from nearcast.cli.bench.app import app as bench_app
 from nearcast.cli.lab.app import app as lab_app
 from nearcast.domain.errors import NearcastError
 
@@ -18,6 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # Frames break an error message over lines that no grep finds.
 )
 app.add_typer(lab_app, name="lab")
+app.add_typer(bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

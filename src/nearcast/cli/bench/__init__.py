@@ -1,0 +1,1 @@
+"""`nearcast bench`: figures of this machine, and no assertions."""

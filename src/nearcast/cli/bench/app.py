@@ -1,0 +1,13 @@
+"""The verbs of `nearcast bench`."""
+
+import typer
+
+from nearcast.cli.bench.ring import bench_ring
+
+app = typer.Typer(help="Measure parts of nearcast on this machine.", no_args_is_help=True)
+app.command("ring")(bench_ring)
+
+
+@app.callback()
+def bench() -> None:
+    pass  # keeps the noun while it has one verb
