@@ -15,7 +15,7 @@ from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
-from nearcast.wire.control import AGENT_SUBJECT, Beat, Generation, ToClient, Unsure, Welcome, seal
+from nearcast.wire.control import AGENT_SUBJECT, Generation, ToClient, Unsure, Welcome, seal
 from nearcast.wire.envelope import Envelope, decode
 from nearcast.wire.rejects import Rejects
 
@@ -149,8 +149,8 @@ class Subscription:
             out = self.machine.frame(envelope, broker, self._clock.now())
             if len(out) == 1 and type(out[0]) is Deliver:  # nothing but the message itself: no timer has changed
                 self._deliver(out[0].envelope)
-            elif out or not isinstance(envelope.notice, Beat):  # a beat only puts off what was due
-                self._do(out)
+            elif out or envelope.notice is None or self.machine.barrier is not None:
+                self._do(out)  # else a notice for others, or a beat, which only puts off what was due
 
         return receive
 

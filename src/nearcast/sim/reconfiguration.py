@@ -16,7 +16,7 @@ from nearcast.sim.network import Network
 from nearcast.transport.crew import Crew
 
 TIMING = Timing(
-    lease_s=6.0, linger_s=0.5, patience_s=2.0, merge_s=0.02, retry_s=0.5, beat_s=1.0, idle_s=0.5, transit_s=2.0
+    lease_s=6.0, linger_s=0.5, patience_s=2.0, merge_s=0.05, retry_s=1.0, beat_s=1.0, idle_s=0.5, transit_s=2.0
 )
 
 _DELAYS_S = (0.001, 0.01, 0.05, 0.2)
