@@ -236,11 +236,22 @@ class Dispatcher:
             self._asked_s = now
             if broker_up:
                 out.append(("", Answer(Alive(self.broker, self.incarnation, now, self.ring.version))))
+            self._forget_unused(now)
         for topic in self._agenda.due(now):
             forwarder = self.forwarders.get(topic)
             if forwarder is not None:
                 out += self._about(topic, forwarder.tick(now))
         return out
+
+    def _forget_unused(self, now: float) -> None:
+        """Topics that no route names and on which every lease that was given is over."""
+        limit_s = now - self.timing.quiet_s
+        for topic in [
+            topic
+            for topic, each in self.forwarders.items()
+            if each.newest == 0 and each.used_s <= limit_s and not each.clients.entries
+        ]:
+            del self.forwarders[topic]
 
     def _about(self, topic: str, instructions: list[Instruction]) -> list[Said]:
         forwarder = self.forwarders.get(topic)

@@ -65,6 +65,7 @@ class Forwarder:
         "timing",
         "told",
         "topic",
+        "used_s",
     )
 
     def __init__(
@@ -82,6 +83,7 @@ class Forwarder:
         self.paths: dict[str, Outbound] = {}
         self.clients = Register()
         self.forwarded_count = 0
+        self.used_s = -math.inf  # when somebody last asked
         self._down: dict[str, None] = {}
         self._sessions = 0
         self._ended: dict[int, int] = {}  # publisher -> END seen directly at our broker while the topic moves
@@ -208,6 +210,7 @@ class Forwarder:
     # Clients
 
     def hello(self, message: Hello, now: float) -> list[Instruction]:
+        self.used_s = now
         if message.attached:
             self.clients.renew(message.client, message.publisher, message.epoch, now + self.timing.lease_s)
         return [Reply(message.client, self.welcome(message.asked_s, message.publisher))]

@@ -226,6 +226,15 @@ def test_an_announced_ring_freezes_topics_that_change_owner_and_names_those_in_u
     assert isinstance(reply.message, Unsure)
 
 
+def test_a_topic_without_a_route_is_forgotten_when_every_lease_on_it_is_over() -> None:
+    one = agent()
+    one.message(hello(MINE), 0.0)
+    one.tick(2 * TIMING.lease_s - 1)
+    assert MINE in one.forwarders
+    one.tick(2 * TIMING.lease_s + TIMING.lease_s / 5)
+    assert MINE not in one.forwarders
+
+
 def test_cut_off_from_its_own_broker_it_lets_its_lease_run_out() -> None:
     one = agent()
     assert one.tick(1.0, broker_up=False) == []
