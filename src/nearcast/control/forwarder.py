@@ -143,6 +143,8 @@ class Forwarder:
         out: list[Instruction] = []
         if self._taps:
             self._open_paths(now)
+            if self._resumed:
+                out += self._break_all()  # before any other frame, and once more when we hear the topic again
             if self.attached is False:
                 self.attached = None
                 out.append(Attach(self.broker))

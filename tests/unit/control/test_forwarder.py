@@ -312,6 +312,15 @@ def test_back_at_its_own_broker_it_says_that_its_paths_may_lack_something() -> N
     assert resting().own_restored() == []
 
 
+def test_started_anew_it_says_so_before_any_other_frame_of_its_paths() -> None:
+    one = Forwarder("t", "H0", 6, OLD, timing=TIMING)
+    first = one.prepare(Prepare("t", 3, 2, (OLD, NEW), 2, ()), 1.0, fresh=True)
+    assert notices(first, Broken) == ["H1"]
+    [(_, frame)] = [(each.broker, each.envelope) for each in first if isinstance(each, Send)]
+    assert frame.trail is not None
+    assert frame.trail.count == 1
+
+
 def test_started_anew_in_the_middle_of_a_transition_it_says_so_over_every_path() -> None:
     one = Forwarder("t", "H0", 6, OLD, timing=TIMING)
     one.prepare(Prepare("t", 3, 2, (OLD, NEW), 2, ()), 1.0, fresh=True)
