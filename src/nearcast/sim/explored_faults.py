@@ -35,6 +35,11 @@ def lasts(scenario: Scenario, faults_left: int) -> bool:
     return any(kind in _FIRST and f"{_FIRST[kind]} {name}" not in left for kind, _, name in kinds)
 
 
+def ends(event: tuple[str, str, str]) -> bool:
+    """Whether this ends a fault: without a script that happens soon, or when all timers have run out."""
+    return event[0] == "fault" and event[2] in _FIRST
+
+
 def possible(scenario: Scenario, state: State) -> list[tuple[str, str, str]]:
     """The faults that may happen now, at any time."""
     left = [fault for number, fault in enumerate(scenario.faults) if state[FAULTS] >> number & 1]

@@ -27,7 +27,7 @@ EVERYTHING = -1
 
 
 class Order:
-    __slots__ = ("_at_once", "_earlier", "_footprints", "_layout", "_scenario", "_unsafe", "last_epoch")
+    __slots__ = ("_at_once", "_earlier", "_footprints", "_layout", "_one_by_one", "_scenario", "_unsafe", "last_epoch")
 
     def __init__(self, scenario: Scenario, layout: Layout) -> None:
         self._scenario = scenario
@@ -37,7 +37,9 @@ class Order:
         # With an agent lost what agents answer changes within an epoch, and a move may be cancelled, which takes an
         # epoch of its own: then no epoch is surely the last.
         self.last_epoch = NEVER if agents_fail or scenario.next_ring else 1 + len(scenario.moves)
-        self._at_once: dict[tuple[int, int, int, float], bool] = {}
+        scripted = [step for step in scenario.script if step.endswith("move C")]
+        self._one_by_one = scenario.one_by_one or (bool(scripted) and not any(s.startswith("~") for s in scripted))
+        self._at_once: dict[tuple[int, int, int, int, float], bool] = {}
         places = (scenario.first, *scenario.moves)
         self._earlier = {broker for _, brokers in places[:-1] for broker in brokers}
         self._unsafe: dict[tuple[int, int], bool] = {}
@@ -50,13 +52,23 @@ class Order:
         faults_left = self._looming(state)
         if faults_left and self._may_be_hit(faults_left, pair):
             return False
-        key = (at, message, pair, now)
+        last = self._last_epoch_for_now(state)
+        key = (at, message, pair, last, now)
         known = self._at_once.get(key)
         if known is None:
-            known = self._at_once[key] = self._makes_no_difference(at, message, self._layout.pairs.values[pair][0], now)
+            via = self._layout.pairs.values[pair][0]
+            known = self._at_once[key] = self._makes_no_difference(at, message, via, last, now)
         return known
 
-    def _makes_no_difference(self, at: int, message: int, via: str, now: float) -> bool:
+    def _last_epoch_for_now(self, state: State) -> int:
+        """The last epoch that anything under way can be about; a move that begins only when nothing is comes later."""
+        if not self._one_by_one or self.last_epoch == NEVER:
+            return self.last_epoch
+        coordinator = self._layout.process(state, COORDINATOR)
+        assert isinstance(coordinator, Coordinator)
+        return 1 + coordinator.begun
+
+    def _makes_no_difference(self, at: int, message: int, via: str, last: int, now: float) -> bool:
         """The reasons.
 
         Acknowledgements are counted, not ordered. An agent's confirmed subscription lets out what waited for it, and
@@ -74,7 +86,7 @@ class Order:
                 return True
             case Agent(), Hello() | Ask() | Bye():
                 forwarder = process.forwarder()
-                return forwarder is not None and forwarder.told == self.last_epoch
+                return forwarder is not None and forwarder.told == last
             case Agent(), Tell():
                 return self._scenario.coarse
             case Agent(), Prepare():
@@ -84,20 +96,18 @@ class Order:
                 return self._scenario.rules.linger
             case Subscribing(), Welcome(route=route) | Envelope(notice=Switch(route=route)):
                 known = process.machine.lease.epoch
-                return route.epoch < known or route.epoch == known == self.last_epoch
+                return route.epoch < known or route.epoch == known == last
             case Subscribing(), Envelope() as envelope:
-                return self._adds_nothing(process.machine, envelope, via)
+                return self._adds_nothing(process.machine, envelope, via, last)
             case Publishing(), Welcome(route=route):
                 lease = process.machine.lease
-                return route.epoch < lease.epoch or (
-                    route.epoch == lease.epoch == self.last_epoch and lease.usable(now)
-                )
+                return route.epoch < lease.epoch or (route.epoch == lease.epoch == last and lease.usable(now))
             case Broker(), Envelope(notice=Switch(route=route)):
-                return route.epoch == self.last_epoch and process.name not in self._earlier
+                return route.epoch == last and process.name not in self._earlier
             case _:
                 return False
 
-    def _adds_nothing(self, subscriber: Subscriber, envelope: Envelope, via: str) -> bool:
+    def _adds_nothing(self, subscriber: Subscriber, envelope: Envelope, via: str, last: int) -> bool:
         """A repeat of what was delivered, or a marker in its turn while the subscriber will linger anyway."""
         trail = envelope.trail
         if trail is not None and not _in_turn(subscriber, trail, via):
@@ -108,7 +118,7 @@ class Order:
             return stream is not None and envelope.seq < stream.next
         if not isinstance(envelope.notice, Marker) or subscriber.barrier is None or not self._scenario.rules.linger:
             return False
-        settled = subscriber.lease.epoch == self.last_epoch
+        settled = subscriber.lease.epoch == last
         return settled and all(publisher in known for publisher, _ in envelope.notice.ended)
 
     def _looming(self, state: State) -> int:

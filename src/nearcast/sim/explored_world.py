@@ -120,6 +120,8 @@ class World:
             workload += faults.possible(self.scenario, state)
         if not under_way and self._time_matters(state, now):
             under_way.append(("time", "", ""))
+            if not self.scenario.script and now > self.layout.times.values[state[DISTURBED]]:
+                workload = [event for event in workload if not faults.ends(event)]
         elif under_way and self.scenario.one_by_one:
             workload = [event for event in workload if event[0] != "move"]
         if self.scenario.script:
