@@ -240,7 +240,7 @@ class Dispatcher:
         for topic in self._agenda.due(now):
             forwarder = self.forwarders.get(topic)
             if forwarder is not None:
-                out += self._about(topic, forwarder.tick(now))
+                out += self._about(topic, forwarder.tick(now, broker_up=broker_up))
         return out
 
     def _forget_unused(self, now: float) -> None:

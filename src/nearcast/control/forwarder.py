@@ -335,7 +335,8 @@ class Forwarder:
             wake_s = min(wake_s, max(self._stale_s + self.timing.quiet_s, self._quiet_s + self.timing.renew_s))
         return wake_s
 
-    def tick(self, now: float) -> list[Instruction]:
+    def tick(self, now: float, *, broker_up: bool = True) -> list[Instruction]:
+        """`broker_up` False: we hear nothing of our own broker, and do not beat as if we did."""
         out: list[Instruction] = []
         gone = [entry.publisher for entry in self.clients.expire(now) if entry.publisher]
         if self.broker in self.members:
@@ -347,7 +348,7 @@ class Forwarder:
             out += [Say(source, launch) for source in self.sources if source != self.broker]
         if now >= self._beat_s:
             self._beat_s = now + self.timing.beat_s
-            for target in self.paths:
+            for target in self.paths if broker_up else ():
                 out += self._over(target, notice(Beat(self.topic), self.newest))
         said_s = self._quiet_s + self.timing.renew_s
         if self._waits_for_quiet() and now >= max(self._stale_s + self.timing.quiet_s, said_s):

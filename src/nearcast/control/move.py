@@ -34,9 +34,11 @@ class Move:
     __slots__ = (
         "_back_s",
         "_catching_up",
+        "_lost_are_quiet",
         "_quiet",
         "_saving",
         "_sent_s",
+        "_told_s",
         "_waiting",
         "cancelled",
         "directory",
@@ -54,6 +56,8 @@ class Move:
         self.cancelled: int | None = None  # the epoch last taken back
         self._saving = False
         self._sent_s = -math.inf
+        self._told_s = math.inf
+        self._lost_are_quiet = False  # told so long ago that nobody beside a lost agent can still use an old route
         self._waiting: dict[str, None] = {}
         self._quiet: dict[str, None] = {}
         self._catching_up: dict[str, None] = {}
@@ -103,6 +107,8 @@ class Move:
         self._saving = False
         if self._hopeless:
             return self._cancel()
+        if self.record.phase is Phase.TOLD:
+            self._told_s, self._lost_are_quiet = now, False
         self._quiet.clear()
         self._waiting = dict.fromkeys(self._present)
         out = [*map(self._prepare, self._catching_up), *self._command_waiting(now)]
@@ -155,11 +161,22 @@ class Move:
     # Time
 
     def wake_s(self) -> float:
-        back_s = min(self._back_s.values(), default=math.inf) + self.timing.lease_s
-        return min(back_s, self._sent_s + self.timing.retry_s) if self._unanswered else back_s
+        wake_s = min(self._back_s.values(), default=math.inf) + self.timing.lease_s
+        if self._unanswered:
+            wake_s = min(wake_s, self._sent_s + self.timing.retry_s)
+        if self._waits_for_lost:
+            wake_s = min(wake_s, self._told_s + self.timing.quiet_s)
+        return wake_s
+
+    @property
+    def _waits_for_lost(self) -> bool:
+        return self.record.phase is Phase.TOLD and bool(self.record.lost) and not self._lost_are_quiet
 
     def tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
+        if self._waits_for_lost and now >= self._told_s + self.timing.quiet_s:
+            self._lost_are_quiet = True
+            out += self._advance()
         if self._unanswered and now >= self._sent_s + self.timing.retry_s:
             out += [*map(self._prepare, self._catching_up), *self._command_waiting(now)]
         for broker, back_s in list(self._back_s.items()):
@@ -201,7 +218,8 @@ class Move:
 
     def _all_quiet(self) -> bool:
         members = brokers_of(self.record.routes)
-        return all(broker in self._quiet or broker in self.record.lost for broker in members)
+        lost = self.record.lost if self._lost_are_quiet else ()
+        return all(broker in self._quiet or broker in lost for broker in members)
 
     def _save(self, record: TopicRecord) -> list[Instruction]:
         self.record = record

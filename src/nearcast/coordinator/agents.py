@@ -27,6 +27,12 @@ class Agents:
         """The records name it: if it is never heard, it will be missed."""
         self._heard_s.setdefault(broker, now)
 
+    def deaf(self, now: float) -> None:
+        """We hear nobody ourselves: nobody is missed for it."""
+        for broker in self._heard_s:
+            if broker not in self._away:
+                self._heard_s[broker] = now
+
     def heard(self, message: Alive, now: float) -> bool:
         """True when the agent must be caught up: it is new, or was given up."""
         broker = message.broker

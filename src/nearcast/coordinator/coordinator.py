@@ -277,6 +277,8 @@ class Coordinator:
         if not self.leading:
             return
         now = self._clock.now()
+        if not self._pool.up(self._bus):
+            self._agents.deaf(now)
         for broker in self._agents.lost(now):
             for topic, move in list(self.moves.items()):
                 self._do(topic, move.agent_lost(broker))

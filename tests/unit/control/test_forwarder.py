@@ -331,3 +331,10 @@ def test_started_anew_before_anybody_was_told_there_is_nothing_to_say() -> None:
     one = Forwarder("t", "H1", 6, OLD, timing=TIMING)
     one.prepare(PREPARE, 1.0, fresh=True)
     assert notices(one.subscribed(1.1), Broken) == []
+
+
+def test_cut_off_from_its_own_broker_it_does_not_beat_as_if_it_heard() -> None:
+    one = told()
+    beat_s = 1.0 + TIMING.beat_s
+    assert notices(one.tick(beat_s, broker_up=False), Beat) == []
+    assert notices(one.tick(beat_s + TIMING.beat_s), Beat) == ["H1"]

@@ -218,10 +218,13 @@ def test_an_agent_that_has_no_part_in_the_topic_is_nobodys_loss() -> None:
     assert move.agent_back("H9") == []
 
 
-def test_a_lost_broker_counts_as_quiet() -> None:
+def test_a_lost_broker_counts_as_quiet_when_every_lease_there_is_over() -> None:
     move = draining()
     move.quiet(Quiet("t", "H1", 2))
-    assert saved_phase([each for each in move.agent_lost("H0") if isinstance(each, Save)]) is Phase.DONE
+    assert [each for each in move.agent_lost("H0") if isinstance(each, Save)] == []
+    due_s = move.wake_s()
+    assert due_s >= 2 * move.timing.lease_s
+    assert saved_phase([each for each in move.tick(due_s) if isinstance(each, Save)]) is Phase.DONE
 
 
 def test_an_agent_that_is_back_is_prepared_and_told_what_it_missed() -> None:

@@ -97,9 +97,7 @@ def test_what_belongs_on_a_topic_is_let_through() -> None:
         assert unseal_on_topic(seal(message, KEY), KEY) == message
 
 
-@pytest.mark.parametrize(
-    "message", [Bye("t", "c", 0), Alive("H0", 1, 0.0, 0), Prepare("t", 1, 1, (ROUTE,), 0, ())]
-)
+@pytest.mark.parametrize("message", [Bye("t", "c", 0), Alive("H0", 1, 0.0, 0), Prepare("t", 1, 1, (ROUTE,), 0, ())])
 def test_what_does_not_belong_on_a_topic_is_refused_by_name(message: Bye | Alive | Prepare) -> None:
     with pytest.raises(MalformedControl, match=f"a {type(message).__name__} does not belong on a topic"):
         unseal_on_topic(seal(message, KEY), KEY)
