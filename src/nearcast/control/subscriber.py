@@ -89,9 +89,9 @@ class Subscriber:
             self.barrier = None  # it may wait for an agent that is no more
         self._forget_ended_paths()
         out += self._note_lost(now)
-        if self.lease.usable(now):
-            out += self._light(_ANY, "lease", now)
-        return out + self._progress(now) + self.streams.settle(self._view(), now)
+        out += self._progress(now)
+        out += self._renewed(now)
+        return out + self.streams.settle(self._view(), now)
 
     def unsure(self, message: Unsure) -> None:
         self.lease.refused(message)
@@ -273,7 +273,12 @@ class Subscriber:
         if not self.ready:
             self.ready = True
             out.append(Ready())
+        out += self._renewed(now)
         return out + self.streams.settle(self._view(), now, afresh=True)
+
+    def _renewed(self, now: float) -> list[Instruction]:
+        """After a time without a lease nothing more is missed from when we are where the route wants us, not before."""
+        return self._light(_ANY, "lease", now) if self.lease.usable(now) and not self.moving else []
 
     def close(self) -> list[Instruction]:
         out: list[Instruction] = []

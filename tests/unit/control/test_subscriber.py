@@ -2,12 +2,14 @@
 
 import pytest
 
-from nearcast.control.instructions import Attach, Ready, Say
+from nearcast.control.instructions import Attach, Ready, Report, Say
 from nearcast.control.subscriber import Subscriber
 from nearcast.control.timing import Timing
+from nearcast.domain.report import Discontinuity
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
-from nearcast.wire.control import Ask, Hello, Welcome
+from nearcast.wire.control import Ask, Generation, Hello, Marker, Welcome
+from nearcast.wire.envelope import notice
 
 TIMING = Timing()
 RING = Ring(("H0", "H1"), vnodes=1)
@@ -43,3 +45,29 @@ def test_a_subscriber_whose_new_agent_does_not_know_the_route_yet_asks_again_soo
     assert isinstance(again, Say)
     (ask,) = settled.welcome(welcome(2, "H1", 1.0 + TIMING.retry_s), again.broker, 1.0 + TIMING.retry_s)
     assert ask == Say("H1", Ask("t", "S"))
+
+
+def test_a_subscriber_that_slept_through_a_move_may_miss_messages_until_it_is_where_it_should_be(
+    settled: Subscriber,
+) -> None:
+    woken_s = 3 * TIMING.lease_s
+    (opened,) = [each.what for each in settled.tick(woken_s) if isinstance(each, Report)]
+    assert opened == Discontinuity("t", "*", -TIMING.transit_s, None)
+    heard = settled.welcome(welcome(2, "H1", woken_s, floor=2), "H0", woken_s)
+    assert heard == [Attach("H1")], "it knows the route, and is not there yet"
+    at_s = woken_s + 1.0
+    settled.attached("H1", at_s)
+    settled.welcome(welcome(2, "H1", at_s, floor=2), "H1", at_s)
+    settled.generation(Generation("t", 2, "H1", 1, 1, ("H1",)), at_s)
+    marker = notice(Marker("t", "H1", 1, 1, "H1", ()), 2)
+    settled.frame(marker, "H1", at_s)
+    left_s = at_s + TIMING.linger_s
+    (closed,) = [each.what for each in settled.tick(left_s) if isinstance(each, Report)]
+    assert closed == Discontinuity("t", "*", -TIMING.transit_s, left_s)
+
+
+def test_a_subscriber_that_slept_and_missed_no_move_is_told_so_with_the_first_answer(settled: Subscriber) -> None:
+    woken_s = 3 * TIMING.lease_s
+    settled.tick(woken_s)
+    (closed,) = settled.welcome(welcome(1, "H0", woken_s), "H0", woken_s + 0.1)
+    assert closed == Report(Discontinuity("t", "*", -TIMING.transit_s, woken_s + 0.1))
