@@ -7,7 +7,7 @@ import math
 from nearcast.sim.explored_broker import Broker
 from nearcast.sim.explored_draft import Draft, Layout
 from nearcast.sim.explored_outbox import COORDINATOR, agent_of
-from nearcast.sim.explored_processes import Agent, Process, Publishing
+from nearcast.sim.explored_processes import Agent, Coordinator, Process, Publishing
 from nearcast.sim.explored_scenario import Scenario
 from nearcast.sim.explored_state import AWAY, FAULTS, NOW, State
 
@@ -70,7 +70,10 @@ def prompt(scenario: Scenario, layout: Layout, state: State) -> list[tuple[str, 
         if lease_s == math.inf:
             continue
         if not _unheard(agent, name, away):
-            out.append(("renew", name, ""))
+            if agent.noticed or agent.restarted:
+                out.append(("report", name, ""))
+            elif _caught_up(layout, state, name):
+                out.append(("renew", name, ""))
         elif lease_s <= now and not agent.noticed:
             out.append(("notice", name, ""))
     return out
@@ -92,8 +95,11 @@ def happen(scenario: Scenario, draft: Draft, event: tuple[str, str, str]) -> Non
         case "reconnect":
             draft.notes.append(f"the connection of {name} to {what} is back")
             draft.reconnect(name, what)
+        case "report":
+            draft.notes.append(f"{name} reports to C again")
+            draft.take(name, "", "report")
         case "renew":
-            draft.notes.append(f"{name} renews its lease")
+            draft.notes.append(f"{name} has a lease again")
             draft.take(name, "", "renew")
         case "notice":
             draft.notes.append(f"C sees that the lease of {name} is out")
@@ -162,6 +168,14 @@ def _outlive(draft: Draft, name: str) -> None:
         if source == name:
             del draft.channels[pair]
             draft.channels[draft.layout.pairs((FORMER, target))] = queue
+
+
+def _caught_up(layout: Layout, state: State, name: str) -> bool:
+    """The coordinator renews an agent's lease once the agent knows what it missed."""
+    coordinator = layout.process(state, COORDINATOR)
+    assert isinstance(coordinator, Coordinator)
+    reporting = layout.pairs((name, COORDINATOR)) in dict(layout.channels(state))
+    return not reporting and not coordinator.machine.catching_up(name[1:])
 
 
 def _unheard(agent: Agent, name: str, away: frozenset[tuple[str, str]]) -> bool:

@@ -18,7 +18,20 @@ from nearcast.sim.explored_outbox import COORDINATOR, agent_of
 from nearcast.sim.explored_processes import Agent, Coordinator, Publishing, Subscribing
 from nearcast.sim.explored_scenario import Scenario
 from nearcast.sim.explored_state import FAULTS, SCRIPT, State
-from nearcast.wire.control import Ack, Ask, Bye, Generation, Hello, Launch, Marker, Prepare, Switch, Tell, Welcome
+from nearcast.wire.control import (
+    Ack,
+    Ask,
+    Bye,
+    Generation,
+    Hello,
+    Launch,
+    Marker,
+    Prepare,
+    Quiet,
+    Switch,
+    Tell,
+    Welcome,
+)
 from nearcast.wire.envelope import Envelope, Trail
 
 NEVER = -1
@@ -71,16 +84,16 @@ class Order:
     def _makes_no_difference(self, at: int, message: int, via: str, last: int, now: float) -> bool:
         """The reasons.
 
-        Acknowledgements are counted, not ordered. An agent's confirmed subscription lets out what waited for it, and
-        nothing else looks at it. An agent that knows the last epoch answers a question the same at any time, and a
-        goodbye concerns it no more; a marker that it launches is then under way for as long as it likes. A
-        preparation is eager where the agent hears nothing of the topic: what it starts, a subscription, is still under
-        way for as long as it likes. A subscriber that is granted a generation, or hears of its route again, leaves a
-        broker only after lingering, and so after all that is under way.
+        What agents tell the coordinator is counted, not ordered. An agent's confirmed subscription lets out what
+        waited for it, and nothing else looks at it. An agent that knows the last epoch answers a question the same at
+        any time, and a goodbye concerns it no more; a marker that it launches is then under way for as long as it
+        likes. A preparation is eager where the agent hears nothing of the topic: what it starts, a subscription, is
+        still under way for as long as it likes. A subscriber that is granted a generation, or hears of its route
+        again, leaves a broker only after lingering, and so after all that is under way.
         """
         process = self._layout.steps.processes[at]
         match process, self._layout.steps.messages.values[message]:
-            case Coordinator(), Ack():
+            case Coordinator(), Ack() | Quiet() | ("back", _):
                 return True
             case Agent(), "subscribed" | Launch():
                 return True

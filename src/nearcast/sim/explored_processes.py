@@ -173,11 +173,11 @@ class Agent:
                 )
             case "noticed":
                 self.noticed = True
-            case "renew":
-                if self.noticed or self.restarted:
-                    out.puts.append((COORDINATOR, ("back", dispatcher.broker)))
-                dispatcher.lease_until_s = math.inf
+            case "report":
                 self.noticed = self.restarted = False
+                out.puts.append((COORDINATOR, ("back", dispatcher.broker)))
+            case "renew":
+                dispatcher.lease_until_s = math.inf
             case _ if not self.dead:
                 out.follow([instruction for _, instruction in self._say(source, message, now)])
 
