@@ -82,7 +82,7 @@ class Subscriber:
         if via in self.attachments:
             self.attachments[via].heard_s = now
         lost_before, sources_before = self.lease.lost, self.lease.sources
-        out: list[Instruction] = []
+        out = self._lapsed(now)  # after a sleep an answer may come before the timer that should have noticed
         if self.lease.welcome(message):
             out += self._relocate(now)
         elif self.lease.lost != lost_before or self.lease.sources != sources_before:
@@ -276,6 +276,11 @@ class Subscriber:
         out += self._renewed(now)
         return out + self.streams.settle(self._view(), now, afresh=True)
 
+    def _lapsed(self, now: float) -> list[Instruction]:
+        if not self._lease_watched() or now < self.lease.confirmed_s + self.timing.lease_s:
+            return []
+        return self._darken(_ANY, "lease", self.lease.confirmed_s, now)
+
     def _renewed(self, now: float) -> list[Instruction]:
         """After a time without a lease nothing more is missed from when we are where the route wants us, not before."""
         return self._light(_ANY, "lease", now) if self.lease.usable(now) and not self.moving else []
@@ -314,8 +319,7 @@ class Subscriber:
             out.append(self._ask_marker(now))
         if self._paths and self._forwarded_to():
             out += self._notice_silence(now)
-        if self._lease_watched() and now >= self.lease.confirmed_s + self.timing.lease_s:
-            out += self._darken(_ANY, "lease", self.lease.confirmed_s, now)
+        out += self._lapsed(now)
         return out + self.streams.tick(self._view(), now)
 
     # What may be missing

@@ -71,3 +71,11 @@ def test_a_subscriber_that_slept_and_missed_no_move_is_told_so_with_the_first_an
     settled.tick(woken_s)
     (closed,) = settled.welcome(welcome(1, "H0", woken_s), "H0", woken_s + 0.1)
     assert closed == Report(Discontinuity("t", "*", -TIMING.transit_s, woken_s + 0.1))
+
+
+def test_a_subscriber_that_slept_beyond_its_lease_notices_even_if_an_answer_comes_before_its_timer(
+    settled: Subscriber,
+) -> None:
+    woken_s = 3 * TIMING.lease_s
+    opened, *_ = settled.welcome(welcome(2, "H1", woken_s, floor=2), "H0", woken_s)
+    assert opened == Report(Discontinuity("t", "*", -TIMING.transit_s, None))
