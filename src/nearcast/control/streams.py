@@ -113,6 +113,11 @@ class Streams:
         stream = self.known.get(publisher)
         return [Report(Gap(self._topic, publisher, stream.next if stream else None, None))]
 
+    def postpone(self, now: float) -> None:
+        """A new move begins: patience with strangers counts from here, however often that happens."""
+        for stranger in self.strangers.values():
+            stranger.since_s = now
+
     def settle(self, view: View, now: float, *, afresh: bool = False) -> list[Instruction]:
         """The circumstances changed: strangers that waited for it may start."""
         out: list[Instruction] = []

@@ -206,6 +206,7 @@ class Subscriber:
 
     def _relocate(self, now: float) -> list[Instruction]:
         self.moving, self.barrier = True, None
+        self.streams.postpone(now)
         out: list[Instruction] = []
         for broker in self.wanted:
             if broker not in self.attachments:

@@ -30,13 +30,17 @@ def grace_s(faults: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large one seed is. `settle_s` is long enough for every timer of the protocol to run out."""
+    """How large one seed is. `settle_s` is long enough for every timer of the protocol to run out.
+
+    With faults, `fault_settle_s` comes on top: the longest fault may begin in the last moment.
+    """
 
     brokers: int = 4
     topics: int = 20
     clients: int = 50
-    run_s: float = 24.0
-    settle_s: float = 15.0
+    run_s: float = 16.0
+    settle_s: float = 12.0
+    fault_settle_s: float = 20.0
     burst_every_s: float = 5.0
     move_every_s: float = 0.4
     churn_every_s: float = 0.8
@@ -81,7 +85,7 @@ class _Run:
             self.crew.start(each(), each.__name__)
         await deployment.sleep(scale.run_s)
         self.over = True
-        await deployment.sleep(scale.settle_s)
+        await deployment.sleep(scale.settle_s + (scale.fault_settle_s if self.faults else 0.0))
         deployment.history.finished(deployment.now)
         await self.crew.close()
         return deployment.history
