@@ -13,6 +13,7 @@ broker that this subscriber is attached to.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import msgspec
 
@@ -112,6 +113,25 @@ class Streams:
         """The publisher vanished: what it sent last may never come."""
         stream = self.known.get(publisher)
         return [Report(Gap(self._topic, publisher, stream.next if stream else None, None))]
+
+    def open(self, now: float) -> list[Instruction]:
+        """`subscribe()` returns: what was sent before is owed to nobody, so holes in it are no gaps.
+
+        Everything known so far was sent before: each publisher goes on with the last unbroken run of it.
+        """
+        out: list[Instruction] = []
+        for stream in self.known.values():
+            if stream.top >= stream.next:
+                stream.next = _last_run(stream.held, stream.top)
+                stream.held = {seq: each for seq, each in stream.held.items() if seq >= stream.next}
+                stream.waiting_s = math.inf
+                out += self._drain(stream)
+        for publisher, stranger in list(self.strangers.items()):
+            if stranger.held:
+                start = _last_run(stranger.held, max(stranger.held))
+                stranger.held = {seq: each for seq, each in stranger.held.items() if seq >= start}
+                out += self._start(publisher, stranger, start, now)
+        return out
 
     def postpone(self, now: float) -> None:
         """A new move begins: patience with strangers counts from here, however often that happens."""
@@ -225,3 +245,11 @@ class Streams:
 def _direct(envelope: Envelope, stream: Stream) -> bool:
     """Whether what is missing was sent on this very leg, which came here without an agent in between."""
     return envelope.trail is None and envelope.first <= stream.next
+
+
+def _last_run(held: Collection[int], top: int) -> int:
+    """Where the unbroken run that ends with `top` begins; behind `top` when that itself is missing."""
+    start = top + 1
+    while start - 1 in held:
+        start -= 1
+    return start

@@ -273,7 +273,7 @@ class Subscriber:
         self._settled_s = now
         if not self.ready:
             self.ready = True
-            out.append(Ready())
+            out += [Ready(), *self.streams.open(now)]
         out += self._renewed(now)
         return out + self.streams.settle(self._view(), now, afresh=True)
 

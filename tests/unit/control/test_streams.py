@@ -199,3 +199,28 @@ def test_with_legs_off_repeats_are_dropped_but_order_is_as_it_comes() -> None:
     streams = Streams("t", TIMING, ALL_ON.without("legs"))
     out = [streams.data(message(seq), SETTLED, 0.0) for seq in (3, 1, 3, 2)]
     assert [delivered(each) for each in out] == [[3], [1], [], [2]]
+
+
+def test_holes_from_before_subscribe_returned_are_no_gaps() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    for seq in (32, 33, 43, 44):
+        assert streams.data(message(seq, first=30), UNSETTLED, 0.0) == []
+    opened = streams.open(1.0)
+    assert delivered(opened) == [43, 44]
+    assert gaps(opened) == []
+    assert delivered(streams.data(message(45, first=30), SETTLED, 1.1)) == [45]
+
+
+def test_a_publisher_known_while_joining_goes_on_behind_its_holes() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    assert delivered(streams.data(message(1), UNSETTLED, 0.0)) == [1]
+    assert streams.data(message(5), UNSETTLED, 0.0) == []
+    assert delivered(streams.open(1.0)) == [5]
+    assert streams.wake_s(TIMING.patience_s) == math.inf
+
+
+def test_a_new_move_gives_strangers_new_patience() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(9, first=9, before=1), UNSETTLED, 0.0)
+    streams.postpone(50.0)
+    assert streams.wake_s(TIMING.lease_s) == 50.0 + TIMING.lease_s
