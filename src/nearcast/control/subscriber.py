@@ -42,6 +42,7 @@ class Subscriber:
     __slots__ = (
         "_dark",
         "_paths",
+        "_settled_epoch",
         "_settled_s",
         "attachments",
         "barrier",
@@ -71,6 +72,7 @@ class Subscriber:
         self._paths: dict[tuple[str, str], Inbound] = {}  # (source, through) -> what was seen of it
         self._dark: dict[tuple[str, str], float] = {}  # (broker, why) -> since when; an open discontinuity each
         self._settled_s = -math.inf
+        self._settled_epoch = 0
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -270,7 +272,7 @@ class Subscriber:
             if why == "link" and broker not in self.attachments:
                 out += self._light(broker, why, now)
         self.moving, self.barrier = False, None
-        self._settled_s = now
+        self._settled_s, self._settled_epoch = now, self.lease.epoch
         if not self.ready:
             self.ready = True
             out += [Ready(), *self.streams.open(now)]
@@ -422,4 +424,6 @@ class Subscriber:
         else:
             self.lease.asked_s = now  # its agent may not know the route yet: then the question is asked again
         attached = self._is_attached(broker)
-        return Say(broker, Hello(self.topic, self.client, 0, self.lease.epoch, attached, now, self.lease.ring.version))
+        # While we move we need what is forwarded to where we were: agents must not take us for one who has arrived.
+        epoch = self._settled_epoch if self.ready and self.moving else self.lease.epoch
+        return Say(broker, Hello(self.topic, self.client, 0, epoch, attached, now, self.lease.ring.version))

@@ -79,3 +79,12 @@ def test_a_subscriber_that_slept_beyond_its_lease_notices_even_if_an_answer_come
     woken_s = 3 * TIMING.lease_s
     opened, *_ = settled.welcome(welcome(2, "H1", woken_s, floor=2), "H0", woken_s)
     assert opened == Report(Discontinuity("t", "*", -TIMING.transit_s, None))
+
+
+def test_a_subscriber_between_two_brokers_counts_as_one_of_the_old_epoch(settled: Subscriber) -> None:
+    """Or its old broker might be released before the subscriber has reached the new one."""
+    settled.welcome(welcome(2, "H1", -1.0), "H0", 1.0)
+    (renewal,) = settled.tick(TIMING.renew_s)
+    assert isinstance(renewal, Say)
+    assert isinstance(renewal.message, Hello)
+    assert renewal.message.epoch == 1
