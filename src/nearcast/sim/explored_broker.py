@@ -65,6 +65,8 @@ class Broker:
                     self.wants.pop(other, None)
             case ("wants", str(other)):
                 self.wants.setdefault(other, False)
+            case ("unconfirmed", str(other)) if other in self.wants:
+                self.wants[other] = False
             case ("wants no more", str(other)):
                 self.wants.pop(other, None)
             case ("reconnected", str(other)):

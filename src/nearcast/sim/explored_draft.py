@@ -131,6 +131,10 @@ class Draft:
             return
         self._enqueue(pair, message)
 
+    def _queue(self, source: str, target: str) -> tuple[int, ...]:
+        number = self.channels.get(self.layout.pairs((source, target)))
+        return () if number is None else self.layout.queues.values[number]
+
     def _remember(self, process: str, broker: str, message: int) -> None:
         """The library subscribes, or does not, when it is connected again."""
         match self.layout.steps.messages.values[message]:
@@ -155,11 +159,13 @@ class Draft:
             if forgets:
                 self.take(broker, "", ("wants no more", process))
             return
-        wishes = self.channels.get(self.layout.pairs((process, broker)))
+        answers, wishes = self._queue(broker, process), self._queue(process, broker)
         self.block((process, broker))
         self.take(broker, "", ("disconnected", process, forgets))
-        if wishes is not None and not forgets:
-            for message in self.layout.queues.values[wishes]:
+        if not forgets:
+            if self.layout.steps.messages("subscribed") in answers:
+                self.take(broker, "", ("unconfirmed", process))
+            for message in wishes:
                 self._remember(process, broker, message)
         if not forgets:
             self._enqueue(self.layout.pairs((broker, process)), self.layout.steps.messages("lost"))

@@ -10,6 +10,8 @@ A fault is independent of nothing, and nothing that it may befall is delivered a
 
 from __future__ import annotations
 
+import itertools
+
 from nearcast.control.subscriber import Subscriber
 from nearcast.sim import explored_faults as faults
 from nearcast.sim.explored_broker import Broker
@@ -40,7 +42,17 @@ EVERYTHING = -1
 
 
 class Order:
-    __slots__ = ("_at_once", "_earlier", "_footprints", "_layout", "_one_by_one", "_scenario", "_unsafe", "last_epoch")
+    __slots__ = (
+        "_at_once",
+        "_earlier",
+        "_footprints",
+        "_layout",
+        "_loom",
+        "_one_by_one",
+        "_scenario",
+        "_unsafe",
+        "last_epoch",
+    )
 
     def __init__(self, scenario: Scenario, layout: Layout) -> None:
         self._scenario = scenario
@@ -55,6 +67,7 @@ class Order:
         self._at_once: dict[tuple[int, int, int, int, float], bool] = {}
         places = (scenario.first, *scenario.moves)
         self._earlier = {broker for _, brokers in places[:-1] for broker in brokers}
+        self._loom: dict[int, int] = {}
         self._unsafe: dict[tuple[int, int], bool] = {}
         self._footprints: dict[tuple[str, str, str], int] = {}
 
@@ -135,11 +148,16 @@ class Order:
         return settled and all(publisher in known for publisher, _ in envelope.notice.ended)
 
     def _looming(self, state: State) -> int:
-        """The faults that may happen while something is under way."""
+        """The faults that may happen while something is under way: all, or those that a script lets happen so."""
         script, place = self._scenario.script, state[SCRIPT]
         if not script:
             return state[FAULTS]
-        return state[FAULTS] if place < len(script) and script[place].startswith("~") else 0
+        known = self._loom.get(place)
+        if known is None:
+            soon = itertools.takewhile(lambda step: step.startswith("~"), script[place:])
+            numbers = [self._scenario.faults.index(step[1:]) for step in soon if step[1:] in self._scenario.faults]
+            known = self._loom[place] = sum(1 << number for number in numbers)
+        return known
 
     def ticks_at_once(self, state: State, name: str) -> bool:
         """An agent's timers send markers and beats, which are then under way for as long as they like."""

@@ -38,7 +38,7 @@ class Scenario:
     and time passes it by).
 
     With a `script`, workload and faults happen in its order: each when nothing is under way, after "~" at any time,
-    after "=" when all timers have run out too.
+    after "!" when nothing is under way and no time has passed, after "=" when all timers have run out too.
     """
 
     about: str

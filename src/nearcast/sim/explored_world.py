@@ -118,24 +118,30 @@ class World:
         if self.scenario.faults:
             under_way += faults.prompt(self.scenario, self.layout, state)
             workload += faults.possible(self.scenario, state)
-        if not under_way and self._time_matters(state, now):
+        if not under_way and not self._soon(state) and self._time_matters(state, now):
             under_way.append(("time", "", ""))
             if not self.scenario.script and now > self.layout.times.values[state[DISTURBED]]:
                 workload = [event for event in workload if not faults.ends(event)]
         elif under_way and self.scenario.one_by_one:
             workload = [event for event in workload if event[0] != "move"]
         if self.scenario.script:
-            workload = [event for event in workload if self._is_next(state[SCRIPT], event, under_way)]
+            workload = [event for event in workload if self._is_next(state, event, under_way)]
         return under_way + workload
 
-    def _is_next(self, place: int, event: Event, under_way: list[Event]) -> bool:
+    def _soon(self, state: State) -> bool:
+        """Whether the script lets no time pass now."""
+        script, place = self.scenario.script, state[SCRIPT]
+        return place < len(script) and script[place].startswith("!")
+
+    def _is_next(self, state: State, event: Event, under_way: list[Event]) -> bool:
         """Whether the script, so far as it has come, lets this happen now."""
         kind, name, what = event
         if kind == "deliver":
             return True
         token = f"{what} {name}" if kind == "fault" else f"{kind} {name}"
+        place = state[SCRIPT]
         match self.scenario.script[place : place + 1]:
-            case (wanted,) if wanted == f"={token}":
+            case (wanted,) if wanted in (f"={token}", f"!{token}"):
                 return not under_way
             case (wanted,) if wanted == token:
                 return not under_way or under_way[0][0] == "time"
