@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from nearcast.control.instructions import Answer, Attach, Detach, Instruction, Reply, Say, Send
 from nearcast.control.paths import Outbound
 from nearcast.control.register import Register
@@ -137,6 +139,7 @@ class Forwarder:
         told_before = [route for route in command.routes if route.epoch <= command.told]
         if fresh and (len(told_before) > 1 or any(route.forwards for route in told_before)):
             self._resumed = self.broker in brokers_of(told_before)
+            self._stale_s = now  # whoever used our broker before has not told us yet
         self.routes = {route.epoch: route for route in command.routes}
         self.told = max(self.told, command.told) if not fresh else command.told
         self.lost = command.lost
@@ -213,9 +216,11 @@ class Forwarder:
 
     def hello(self, message: Hello, now: float) -> list[Instruction]:
         self.used_s = now
-        if message.attached:
+        welcome = self.welcome(message.asked_s, message.publisher)
+        if message.attached or (message.publisher and self.broker in welcome.route.publish_to(message.publisher, None)):
             self.clients.renew(message.client, message.publisher, message.epoch, now + self.timing.lease_s)
-        return [Reply(message.client, self.welcome(message.asked_s, message.publisher))]
+            welcome = msgspec.structs.replace(welcome, registered=self.broker)
+        return [Reply(message.client, welcome)]
 
     def bye(self, message: Bye) -> None:
         self.clients.leave(message.client, message.publisher)

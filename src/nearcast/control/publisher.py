@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -30,7 +31,9 @@ class Publisher:
         "_announce_s",
         "_confirmed",
         "_down",
-        "_leaving",
+        "_known",
+        "_leg_s",
+        "_registered",
         "_sent_epoch",
         "_step_s",
         "before",
@@ -64,7 +67,9 @@ class Publisher:
         self.unconfirmed: deque[Envelope] = deque()
         self._confirmed: dict[str, int] = {}  # broker -> last sequence number it has surely handled
         self._down: dict[str, None] = {}
-        self._leaving: dict[str, float] = {}  # brokers left, and since when, whose agents still hold a lease on us
+        self._known: dict[str, None] = {}  # brokers whose agents may hold a lease on us
+        self._leg_s = -math.inf  # when the present leg began
+        self._registered = False  # whether an agent would miss us: before that, nobody could report what we lose
         self._announce_s = math.inf
         self._sent_epoch = 0
         self._step_s = timing.idle_s
@@ -72,8 +77,8 @@ class Publisher:
     # Publishing
 
     def can_publish(self, now: float) -> bool:
-        """False while the route's lease is out (rule 7) or too much is unconfirmed."""
-        return len(self.unconfirmed) < MOST_UNCONFIRMED and self.lease.usable(now)
+        """False while no agent knows us, the route's lease is out (rule 7), or too much is unconfirmed."""
+        return self._registered and len(self.unconfirmed) < MOST_UNCONFIRMED and self.lease.usable(now)
 
     def publish(self, payload: bytes, now: float, sent_ns: int) -> list[Instruction]:
         """Call only when `can_publish`."""
@@ -105,14 +110,17 @@ class Publisher:
     # The route
 
     def welcome(self, message: Welcome, now: float) -> list[Instruction]:
-        if not self.lease.welcome(message) and self.targets:
-            return self._farewells(message.asked_s)
-        assert self.lease.route is not None
-        targets = self.lease.route.publish_to(self.id, self.lease.home)
-        if targets != self.targets:
-            return self._change_leg(targets, now)
-        self.epoch = self.lease.epoch
-        return self._farewells(message.asked_s)
+        out: list[Instruction] = []
+        if self.lease.welcome(message) or not self.targets:
+            assert self.lease.route is not None
+            targets = self.lease.route.publish_to(self.id, self.lease.home)
+            if targets != self.targets:
+                out += self._change_leg(targets, now)
+            self.epoch = self.lease.epoch
+        if message.registered not in self.targets:
+            return out
+        self._registered = True
+        return [*out, *self._farewells()] if message.asked_s >= self._leg_s else out
 
     def unsure(self, message: Unsure) -> None:
         self.lease.refused(message)
@@ -123,9 +131,7 @@ class Publisher:
         cut_off = [b for b in self.targets if b in self._down]
         if self.rules.legs and self.seq >= self.first:
             out += [self._mark(broker, END) for broker in self.targets if broker not in self._down]
-        known = {**self._leaving, **dict.fromkeys(self.targets, now)}
-        self._leaving = {broker: since_s for broker, since_s in known.items() if broker not in targets}
-        self.targets, self.epoch = targets, self.lease.epoch
+        self.targets, self.epoch, self._leg_s = targets, self.lease.epoch, now
         if self.seq >= self.first:
             self.before = self._sent_epoch
         self.first = self.seq + 1
@@ -137,12 +143,14 @@ class Publisher:
         # The agents there should know whom to tell of the next move, and whom to miss.
         return [*out, *(self._hello(now, broker) for broker in targets if broker not in self._down)]
 
-    def _farewells(self, asked_s: float) -> list[Instruction]:
-        """Goodbye to brokers left, once a question asked after that is answered: in between nobody would miss us."""
-        left = [broker for broker, since_s in self._leaving.items() if asked_s >= since_s]
-        for broker in left:
-            del self._leaving[broker]
-        return [Say(b, Bye(self.topic, self.client, self.id)) for b in left if b not in self._down]
+    def _farewells(self) -> list[Instruction]:
+        """Goodbye to brokers not in use, once an agent of this leg has registered us: before, nobody would miss us."""
+        others = [broker for broker in self._known if broker not in self.targets]
+        self._known = dict.fromkeys(self.targets)
+        return self._byes(others)
+
+    def _byes(self, brokers: Iterable[str]) -> list[Instruction]:
+        return [Say(b, Bye(self.topic, self.client, self.id)) for b in brokers if b not in self._down]
 
     def _rebase(self, cut_off: list[str]) -> list[Instruction]:
         """The old leg broke: its unconfirmed messages open the new one, which then starts where certainty ends."""
@@ -194,8 +202,7 @@ class Publisher:
         out: list[Instruction] = []
         if self.rules.legs and self.seq:
             out += [self._mark(broker, END | HEARTBEAT) for broker in self.targets if broker not in self._down]
-        known = (*self.targets, *self._leaving)
-        return [*out, *(Say(b, Bye(self.topic, self.client, self.id)) for b in known if b not in self._down)]
+        return [*out, *self._byes(self._known)]
 
     def _announce(self, now: float) -> list[Instruction]:
         """Rule 6: an idle publisher's high-water mark shows a lost tail; ever more seldom, but within every lease."""
@@ -212,6 +219,7 @@ class Publisher:
         return [self._hello(now, broker) for broker in asked]
 
     def _hello(self, now: float, broker: str) -> Say:
+        self._known[broker] = None
         attached = broker in self.targets
         return Say(
             broker,

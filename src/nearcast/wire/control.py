@@ -81,6 +81,7 @@ class Welcome(_Message, frozen=True):
     ring: tuple[str, ...]
     home: str | None = None
     publisher: int = 0  # which of the client's machines asked; 0 for its subscriber
+    registered: str = ""  # the broker whose agent now holds a lease on the asker, and would miss it; "" for none
 
     def __post_init__(self) -> None:
         if self.ring_version:  # without one it says nothing of the ring

@@ -224,7 +224,7 @@ def test_who_says_goodbye_is_not_missed() -> None:
 
 def test_who_only_asks_is_not_missed_either() -> None:
     one = Forwarder("t", "H0", 5, OLD, timing=TIMING)
-    one.hello(hello("P", 7, attached=False), 0.0)
+    one.hello(hello("S", 0, attached=False), 0.0)
     assert one.wake_s() == math.inf
 
 
@@ -338,3 +338,21 @@ def test_cut_off_from_its_own_broker_it_does_not_beat_as_if_it_heard() -> None:
     beat_s = 1.0 + TIMING.beat_s
     assert notices(one.tick(beat_s, broker_up=False), Beat) == []
     assert notices(one.tick(beat_s + TIMING.beat_s), Beat) == ["H1"]
+
+
+def test_a_publisher_that_is_told_to_publish_here_is_missed_here_from_then_on() -> None:
+    one = resting()
+    (reply,) = one.hello(hello("Q", 8, epoch=0, attached=False), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Welcome)
+    assert reply.message.registered == "H0"
+    gone = notices([each for now in (TIMING.lease_s, 2 * TIMING.lease_s) for each in one.tick(now)], Gone)
+    assert gone == ["H0", "H0"], "both publishers"
+
+
+def test_one_that_is_sent_elsewhere_is_not_registered() -> None:
+    one = told()
+    (reply,) = one.hello(hello("Q", 8, epoch=0, attached=False), 2.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Welcome)
+    assert (reply.message.route, reply.message.registered) == (NEW, "")

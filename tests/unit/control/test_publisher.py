@@ -1,5 +1,6 @@
 """A publisher: events in, instructions out."""
 
+import msgspec
 import pytest
 
 from nearcast.control.instructions import Say, Send
@@ -17,7 +18,7 @@ NOT_ASKED = float("-inf")
 
 def welcome(epoch: int, broker: str, asked_s: float) -> Welcome:
     route = Route(epoch, Strategy.SINGLE, (broker,))
-    return Welcome("t", route, ("H0", "H1"), 1, (), TIMING.lease_s, asked_s, 0, (), publisher=7)
+    return Welcome("t", route, ("H0", "H1"), 1, (), TIMING.lease_s, asked_s, 0, (), publisher=7, registered=broker)
 
 
 @pytest.fixture
@@ -55,4 +56,31 @@ def test_a_publisher_that_comes_back_does_not_say_goodbye(publisher: Publisher) 
 def test_a_publisher_that_closes_says_goodbye_wherever_it_is_known(publisher: Publisher) -> None:
     publisher.welcome(welcome(2, "H1", NOT_ASKED), 1.0)
     said = [each.broker for each in publisher.close() if isinstance(each, Say)]
-    assert said == ["H1", "H0"]
+    assert said == ["H0", "H1"]
+
+
+def test_nothing_is_published_before_an_agent_of_the_route_would_miss_the_publisher() -> None:
+    """Or a crash with the first message and the hello under way would be noticed by nobody."""
+    publisher = Publisher("t", 7, "P", RING, timing=TIMING)
+    publisher.tick(0.0)
+    publisher.welcome(msgspec.structs.replace(welcome(1, "H1", 0.0), registered=""), 0.0)
+    assert not publisher.can_publish(0.0)
+    publisher.welcome(welcome(1, "H1", 0.0), 0.1)
+    assert publisher.can_publish(0.1)
+
+
+def test_a_goodbye_waits_for_the_registration_at_the_new_broker_whoever_else_answers(publisher: Publisher) -> None:
+    publisher.welcome(welcome(2, "H1", NOT_ASKED), 1.0)
+    elsewhere = msgspec.structs.replace(welcome(2, "H1", 1.0), registered="H0")
+    assert publisher.welcome(elsewhere, 1.1) == []
+    assert publisher.welcome(welcome(2, "H1", 1.0), 1.2) == [Say("H0", Bye("t", "P", 7))]
+
+
+def test_whoever_was_asked_for_the_way_and_may_have_registered_the_publisher_is_told_goodbye() -> None:
+    """Or its agent would miss a publisher that never came."""
+    publisher = Publisher("t", 7, "P", RING, timing=TIMING)
+    (asked,) = publisher.tick(0.0)
+    assert isinstance(asked, Say)
+    other = "H1" if asked.broker == "H0" else "H0"
+    publisher.welcome(msgspec.structs.replace(welcome(1, other, 0.0), registered=""), 0.1)
+    assert publisher.welcome(welcome(1, other, 0.1), 0.2) == [Say(asked.broker, Bye("t", "P", 7))]

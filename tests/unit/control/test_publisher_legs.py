@@ -18,7 +18,19 @@ RING = Ring(("H0", "H1"), vnodes=1)
 
 
 def welcome(epoch: int, *brokers: str, asked_s: float = 0.0, strategy: Strategy = Strategy.SINGLE) -> Welcome:
-    return Welcome("t", Route(epoch, strategy, brokers), brokers, 1, (), TIMING.lease_s, asked_s, 0, (), publisher=7)
+    return Welcome(
+        "t",
+        Route(epoch, strategy, brokers),
+        brokers,
+        1,
+        (),
+        TIMING.lease_s,
+        asked_s,
+        0,
+        (),
+        publisher=7,
+        registered=brokers[0],
+    )
 
 
 def at_h0() -> Publisher:
