@@ -25,6 +25,22 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     fi
 fi
 
+# What no Python package brings. Without root, what is missing is said, and the tests that need it fail.
+missing=()
+command -v redis-server >/dev/null || missing+=(redis-server)
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        # Debian would start each server as a service; nearcast starts its own, on free ports.
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
+    else
+        for package in "${missing[@]}"; do
+            echo "setup: $package is missing; install it (sudo apt-get install $package)" >&2
+        done
+    fi
+fi
+
 if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
     rm -rf .venv
     "$python" -m venv .venv
