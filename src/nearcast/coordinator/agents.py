@@ -4,7 +4,7 @@ import math
 
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import MoveRefused
-from nearcast.wire.control import Alive
+from nearcast.wire.control import AgentState, Alive
 
 _MARGIN = 1.2  # clocks drift: the agent's lease must be over before we count it as over
 
@@ -66,6 +66,12 @@ class Agents:
     def present(self) -> list[str]:
         """Agents that have not been given up."""
         return [broker for broker in self.known() if broker not in self._away]
+
+    def states(self, now: float) -> tuple[AgentState, ...]:
+        return tuple(
+            AgentState(broker, broker not in self._away, max(0.0, now - self._heard_s[broker]))
+            for broker in self.known()
+        )
 
     def must_answer(self, broker: str, now: float) -> None:
         """Raises MoveRefused for a broker whose agent is not there."""

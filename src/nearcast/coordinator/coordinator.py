@@ -17,7 +17,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.records import Records
-from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown
+from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, NearcastError, StoreDown
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
@@ -30,12 +30,18 @@ from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Ack,
     Alive,
+    Answered,
     Frozen,
+    MoveOrder,
+    Outcome,
     Quiet,
     Renew,
     RingChange,
+    Status,
+    StatusOrder,
     ToAgent,
     agent_bus_subject,
+    client_subject,
     seal,
     unseal,
 )
@@ -250,6 +256,10 @@ class Coordinator:
                 self._frozen[message.broker] = message
             case Alive():
                 self._heard(message, now)
+            case MoveOrder():
+                self._crew.start(self._carry_out(message), f"order {message.number} of {message.asker}")
+            case StatusOrder():
+                self._answer(message.asker, self._status(message.number))
             case _:
                 pass
 
@@ -264,6 +274,27 @@ class Coordinator:
         assert self.term is not None
         ring = self.ring
         self._say(broker, Renew(self.term, message.asked_s, self._timing.lease_s, ring.version, ring.brokers))
+
+    # What operators ask
+
+    async def _carry_out(self, order: MoveOrder) -> None:
+        try:
+            epoch = await self.move(order.topic, order.strategy, order.brokers, eager=order.eager)
+        except NearcastError as error:
+            self._answer(order.asker, Outcome(order.number, 0, str(error)))
+        else:
+            self._answer(order.asker, Outcome(order.number, epoch))
+
+    def _status(self, number: int) -> Status:
+        assert self.term is not None
+        moving = tuple(sorted(topic for topic, move in self.moves.items() if not move.finished))
+        agents = self._agents.states(self._clock.now())
+        return Status(
+            number, self.name, self.term, agents, len(self.moves), moving, self.ring.version, self.ring.brokers
+        )
+
+    def _answer(self, asker: str, message: Answered) -> None:
+        self._pool.publish(self._bus, client_subject(asker), seal(message, self._key))
 
     # Time
 

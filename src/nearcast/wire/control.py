@@ -14,7 +14,7 @@ import hmac
 import msgspec
 
 from nearcast.domain.errors import ConfigError, MalformedControl, UnknownVersion
-from nearcast.domain.route import Route
+from nearcast.domain.route import Route, Strategy
 
 VERSION = 1
 _SIGNATURE_BYTES = 16
@@ -23,7 +23,7 @@ AGENT_SUBJECT = "_nearcast.agent"
 """On every broker: what clients and peer agents say to the agent beside it."""
 
 COORDINATOR_SUBJECT = "_nearcast.coordinator"
-"""On the control bus: what agents say to whoever leads."""
+"""On the control bus: what agents and operators say to whoever leads."""
 
 
 def client_subject(client: str) -> str:
@@ -246,11 +246,60 @@ class Alive(msgspec.Struct, frozen=True, tag=True):
     ring_version: int
 
 
+# operator <-> coordinator: asked and answered on the control bus, by whoever leads
+
+
+class MoveOrder(_Message, frozen=True):
+    """Move a topic. `number` tells an operator's questions apart, and comes back with the answer."""
+
+    asker: str
+    number: int
+    strategy: Strategy
+    brokers: tuple[str, ...]
+    eager: bool = True
+
+
+class StatusOrder(msgspec.Struct, frozen=True, tag=True):
+    asker: str
+    number: int
+
+
+class Outcome(msgspec.Struct, frozen=True, tag=True):
+    """What became of an order: the new epoch, or why it was refused."""
+
+    number: int
+    epoch: int
+    refused: str = ""
+
+
+class AgentState(msgspec.Struct, frozen=True):
+    """`silent_s`: since when the leader has not heard it."""
+
+    broker: str
+    present: bool
+    silent_s: float
+
+
+class Status(msgspec.Struct, frozen=True, tag=True):
+    """`moving`: topics whose move is not over."""
+
+    number: int
+    leader: str
+    term: int
+    agents: tuple[AgentState, ...]
+    topics: int
+    moving: tuple[str, ...]
+    ring_version: int
+    ring: tuple[str, ...]
+
+
 OnTopic = Switch | Marker | Beat | Gone | Broken
 ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
 ToClient = Welcome | Unsure | Generation
-ToCoordinator = Ack | Quiet | Frozen | Alive
-Control = OnTopic | ToAgent | ToClient | ToCoordinator
+Order = MoveOrder | StatusOrder
+Answered = Outcome | Status
+ToCoordinator = Ack | Quiet | Frozen | Alive | Order
+Control = OnTopic | ToAgent | ToClient | ToCoordinator | Answered
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

@@ -1,0 +1,99 @@
+"""The operator's side: asks whoever leads, over the control bus, and waits for the answer.
+
+Not promised: that an order which was not answered in time was not carried out.
+"""
+
+import asyncio
+import itertools
+from types import TracebackType
+from typing import Self, TypeVar
+
+from nearcast.brokers.link import Connect, Link
+from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused
+from nearcast.domain.route import Strategy
+from nearcast.wire.control import (
+    COORDINATOR_SUBJECT,
+    Answered,
+    MoveOrder,
+    Order,
+    Outcome,
+    Status,
+    StatusOrder,
+    client_subject,
+    seal,
+    unseal,
+)
+from nearcast.wire.rejects import Rejects
+
+_A = TypeVar("_A", bound=Answered)
+_ASK_AGAIN_S = 0.5
+
+
+class Operator:
+    """Use as `async with Operator(...) as operator`; entering raises LinkDown when the bus cannot be reached."""
+
+    def __init__(self, name: str, connect: Connect, *, bus: str, key: bytes) -> None:
+        self.name = name
+        self.rejects = Rejects()
+        self._connect = connect
+        self._bus = bus
+        self._key = key
+        self._link: Link | None = None
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Answered]] = {}
+
+    async def __aenter__(self) -> Self:
+        self._link = await self._connect(self._bus, lambda _up: None)
+        await self._link.subscribe(client_subject(self.name), self._receive)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._link is not None:
+            await self._link.close()
+
+    async def move(
+        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, timeout_s: float = 30.0
+    ) -> int:
+        """Returns the new epoch when clients are being told. Raises MoveRefused, or LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        order = MoveOrder(topic, self.name, number, strategy, brokers, eager)
+        outcome = await self._ask(order, number, Outcome, timeout_s)
+        if outcome.refused:
+            raise MoveRefused(outcome.refused)
+        return outcome.epoch
+
+    async def status(self, *, timeout_s: float = 3.0) -> Status:
+        """What the leader sees. Raises LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        until_s = asyncio.get_running_loop().time() + timeout_s
+        while True:  # a question may be asked twice, and one may be lost while leadership changes
+            left_s = until_s - asyncio.get_running_loop().time()
+            try:
+                return await self._ask(StatusOrder(self.name, number), number, Status, min(_ASK_AGAIN_S, left_s))
+            except LeaseLost:
+                if left_s <= _ASK_AGAIN_S:
+                    raise
+
+    async def _ask(self, order: Order, number: int, kind: type[_A], timeout_s: float) -> _A:
+        if self._link is None or not self._link.up:
+            raise LinkDown("the control bus is not connected now: traffic goes on with the last plan, nothing moves")
+        self._asked[number] = answer = asyncio.get_running_loop().create_future()
+        self._link.publish(COORDINATOR_SUBJECT, seal(order, self._key))
+        try:
+            async with asyncio.timeout(timeout_s):
+                found = await answer
+        except TimeoutError:
+            raise LeaseLost(f"no coordinator answered within {timeout_s:g} s; does one run, and lead?") from None
+        finally:
+            del self._asked[number]
+        assert isinstance(found, kind)
+        return found
+
+    def _receive(self, data: bytes) -> None:
+        message = self.rejects.read(lambda: unseal(data, self._key), "the coordinator")
+        if isinstance(message, Outcome | Status):
+            asked = self._asked.get(message.number)
+            if asked is not None and not asked.done():
+                asked.set_result(message)

@@ -1,0 +1,239 @@
+"""One deployment, as each of its processes knows it: read from one TOML file, with the environment over it.
+
+name = "drones"
+key_file = "key"                      # or NEARCAST_KEY: what control messages are signed with
+
+[control]
+url = "nats://127.0.0.1:4222"         # or NEARCAST_CONTROL_URL: the control bus and the store
+
+[[broker]]
+name = "edge1"
+url = "nats://127.0.0.1:4223"
+site = "berlin"                       # optional
+
+[[way]]                               # optional: how one site reaches one broker, where that differs
+site = "berlin"
+broker = "edge2"
+url = "nats://127.0.0.1:5001"
+
+[tls]                                 # optional: for tls:// and rediss:// addresses
+ca_file = "ca.pem"
+
+[timing]                              # optional: see nearcast.control.timing
+lease_s = 10.0
+"""
+
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from nearcast.control.timing import Timing
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.ring import Ring
+from nearcast.transport.endpoint import Endpoint, Tls
+
+BUS = "_control"
+"""The name by which links reach the control bus; no broker may have it."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+_PLACES = (Path("nearcast.toml"), Path(".nearcast/nearcast.toml"))
+
+
+class _Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: str
+
+
+class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    url: str
+    site: str = ""
+
+
+class _Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    site: str
+    broker: str
+    url: str
+
+
+class _Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    control: _Control
+    broker: tuple[_Broker, ...]
+    name: str = "nearcast"
+    key_file: str | None = None
+    way: tuple[_Way, ...] = ()
+    tls: _Tls | None = None
+    timing: dict[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAt:
+    endpoint: Endpoint
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`ways[site, broker]` is how that site reaches that broker; where there is none, by the broker's own address."""
+
+    name: str
+    key: bytes = field(repr=False)
+    control: Endpoint
+    brokers: Mapping[str, BrokerAt]
+    ways: Mapping[tuple[str, str], Endpoint]
+    timing: Timing
+    path: Path
+
+    @property
+    def ring(self) -> Ring:
+        return Ring(tuple(self.brokers))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.site for each in self.brokers.values() if each.site))
+
+    def endpoints(self, site: str = "") -> Callable[[str], Endpoint]:
+        """Where a process at `site` finds each broker, and the control bus. Raises ConfigError for unknown names."""
+        if site and site not in self.sites:
+            raise ConfigError(
+                f"{self.path}: no broker is at site {site!r}; sites are {', '.join(self.sites) or 'none'}"
+            )
+
+        def endpoint_of(broker: str) -> Endpoint:
+            if broker == BUS:
+                return self.control
+            if broker not in self.brokers:
+                raise ConfigError(f"{self.path}: no broker {broker!r}; brokers are {', '.join(self.brokers)}")
+            return self.ways.get((site, broker)) or self.brokers[broker].endpoint
+
+        return endpoint_of
+
+
+def find_config(path: Path | None = None) -> Path:
+    """The file to use: the one that is named, NEARCAST_CONFIG, or one of the usual places."""
+    named = path or (Path(os.environ["NEARCAST_CONFIG"]) if "NEARCAST_CONFIG" in os.environ else None)
+    if named is not None:
+        return named
+    for place in _PLACES:
+        if place.exists():
+            return place
+    places = " or ".join(map(str, _PLACES))
+    raise ConfigError(
+        f"no configuration: neither --config nor NEARCAST_CONFIG names a file, and there is no {places};"
+        " `nearcast up` writes one"
+    )
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Raises ConfigError with the file, the key and what was expected."""
+    path = find_config(path)
+    try:
+        raw = msgspec.convert(tomllib.loads(path.read_text()), _File)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    tls = _tls(raw.tls, path)
+    control = _endpoint(os.environ.get("NEARCAST_CONTROL_URL", raw.control.url), tls, f"{path}: control.url")
+    if control.kind != "nats":
+        raise ConfigError(f"{path}: control.url is {control.url}; the control bus and the store need a NATS server")
+    brokers = _brokers(raw.broker, tls, path)
+    return Config(
+        raw.name, _key(raw, path), control, brokers, _ways(raw.way, brokers, tls, path), _timing(raw, path), path
+    )
+
+
+def new_key() -> str:
+    """A fresh key, as a key file holds it."""
+    return secrets.token_hex(32)
+
+
+def _brokers(raw: tuple[_Broker, ...], tls: Tls | None, path: Path) -> dict[str, BrokerAt]:
+    out: dict[str, BrokerAt] = {}
+    for number, each in enumerate(raw):
+        where = f"{path}: broker[{number}]"
+        if not _NAME.fullmatch(each.name):
+            raise ConfigError(f"{where}.name is {each.name!r}; expected letters, digits and dashes, at most 63")
+        if each.name in out:
+            raise ConfigError(f"{where}.name is {each.name!r}, as another broker's: names must differ")
+        out[each.name] = BrokerAt(_endpoint(each.url, tls, f"{where}.url"), each.site)
+    if not out:
+        raise ConfigError(f"{path}: broker is empty; at least one is needed")
+    return out
+
+
+def _ways(
+    raw: tuple[_Way, ...], brokers: dict[str, BrokerAt], tls: Tls | None, path: Path
+) -> dict[tuple[str, str], Endpoint]:
+    out: dict[tuple[str, str], Endpoint] = {}
+    for number, each in enumerate(raw):
+        where = f"{path}: way[{number}]"
+        if each.broker not in brokers:
+            raise ConfigError(f"{where}.broker is {each.broker!r}; brokers are {', '.join(brokers)}")
+        out[each.site, each.broker] = _endpoint(each.url, tls, f"{where}.url")
+    return out
+
+
+def _endpoint(url: str, tls: Tls | None, where: str) -> Endpoint:
+    try:
+        endpoint = Endpoint.parse(url)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    return replace(endpoint, tls=tls) if endpoint.tls is not None and tls is not None else endpoint
+
+
+def _tls(raw: _Tls | None, path: Path) -> Tls | None:
+    if raw is None:
+        return None
+    files = {key: getattr(raw, key) for key in ("ca_file", "cert_file", "key_file")}
+    found = {key: path.parent / name for key, name in files.items() if name is not None}
+    for key, file in found.items():
+        if not file.is_file():
+            raise ConfigError(f"{path}: tls.{key} is {str(file)!r}, which is not a file")
+    return Tls(**found)
+
+
+def _timing(raw: _File, path: Path) -> Timing:
+    known = Timing.__dataclass_fields__
+    for key, value in raw.timing.items():
+        if key not in known:
+            raise ConfigError(f"{path}: timing.{key} is not known; one of {', '.join(known)}")
+        if not 0 < value < 3600:
+            raise ConfigError(f"{path}: timing.{key} is {value}; expected seconds, more than 0 and less than 3600")
+    return Timing(**raw.timing)
+
+
+def _key(raw: _File, path: Path) -> bytes:
+    text = os.environ.get("NEARCAST_KEY")
+    where = "NEARCAST_KEY"
+    if text is None:
+        if raw.key_file is None:
+            raise ConfigError(
+                f"{path}: key_file is missing, and NEARCAST_KEY is not set; `openssl rand -hex 32` makes one"
+            )
+        file = path.parent / raw.key_file
+        where = f"{path}: key_file {str(file)!r}"
+        try:
+            text = file.read_text()
+        except OSError as error:
+            raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected hexadecimal digits") from error
+    if not 16 <= len(key) <= 64:
+        raise ConfigError(f"{where}: holds {len(key)} bytes; expected 16 to 64")
+    return key

@@ -1,0 +1,131 @@
+"""One TOML file: what it says, and what is refused with the key and what was expected."""
+
+from pathlib import Path
+
+import pytest
+
+from nearcast.control.timing import Timing
+from nearcast.domain.errors import ConfigError
+from nearcast.transport.config import BUS, find_config, load_config, new_key
+
+GOOD = """
+name = "drones"
+key_file = "key"
+
+[control]
+url = "nats://127.0.0.1:4222"
+
+[[broker]]
+name = "edge1"
+url = "nats://127.0.0.1:4223"
+site = "berlin"
+
+[[broker]]
+name = "edge2"
+url = "redis://127.0.0.1:6379"
+site = "paris"
+
+[[way]]
+site = "paris"
+broker = "edge1"
+url = "nats://127.0.0.1:5001"
+
+[timing]
+lease_s = 5.0
+"""
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NEARCAST_CONFIG", "NEARCAST_KEY", "NEARCAST_CONTROL_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def written(folder: Path, text: str = GOOD) -> Path:
+    (folder / "key").write_text(new_key())
+    path = folder / "nearcast.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path))
+    assert (config.name, config.control.port, config.sites) == ("drones", 4222, ("berlin", "paris"))
+    assert [(name, at.endpoint.kind) for name, at in config.brokers.items()] == [("edge1", "nats"), ("edge2", "redis")]
+    assert config.timing == Timing(lease_s=5.0)
+    assert config.ring.brokers == ("edge1", "edge2")
+    assert len(config.key) == 32
+
+
+def test_a_site_reaches_a_broker_by_its_own_way_where_there_is_one(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path))
+    assert config.endpoints("paris")("edge1").port == 5001
+    assert config.endpoints("berlin")("edge1").port == 4223
+    assert config.endpoints()("edge2").port == 6379
+    assert config.endpoints("paris")(BUS).port == 4222
+
+
+def test_the_key_is_not_shown(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path))
+    assert config.key.hex() not in repr(config)
+    assert repr(config.key) not in repr(config)
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path)
+    monkeypatch.setenv("NEARCAST_KEY", "ab" * 16)
+    monkeypatch.setenv("NEARCAST_CONTROL_URL", "nats://127.0.0.1:9999")
+    monkeypatch.setenv("NEARCAST_CONFIG", str(path))
+    config = load_config()
+    assert (config.key, config.control.port) == (b"\xab" * 16, 9999)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('url = "nats://127.0.0.1:4223"', 'ulr = "x"', r"unknown field `ulr` - at `\$.broker\[0\]`"),
+        ('url = "nats://127.0.0.1:4223"', "url = 7", r"Expected `str`, got `int` - at `\$.broker\[0\].url`"),
+        ("nats://127.0.0.1:4223", "http://127.0.0.1:4223", r"broker\[0\].url.*expected nats://"),
+        ('name = "edge2"', 'name = "edge1"', r"broker\[1\].name is 'edge1', as another broker's"),
+        ('name = "edge2"', 'name = "edge.2"', r"broker\[1\].name is 'edge.2'; expected letters"),
+        ('broker = "edge1"', 'broker = "edge9"', r"way\[0\].broker is 'edge9'; brokers are edge1, edge2"),
+        ("lease_s = 5.0", "leese_s = 5.0", "timing.leese_s is not known; one of lease_s"),
+        ("lease_s = 5.0", "lease_s = -5.0", "timing.lease_s is -5.0; expected seconds"),
+        ("nats://127.0.0.1:4222", "redis://127.0.0.1:4222", "the control bus and the store need a NATS server"),
+        ('key_file = "key"', 'key_file = "kex"', "kex' cannot be read: No such file"),
+        ('key_file = "key"', "", "key_file is missing, and NEARCAST_KEY is not set"),
+        ("[control]", "[control", "nearcast.toml: "),
+        ("[timing]", '[tls]\nca_file = "ca.pem"\n[timing]', r"tls.ca_file is .*ca.pem', which is not a file"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path = written(tmp_path, GOOD.replace(old, new))
+    with pytest.raises(ConfigError, match=said) as caught:
+        load_config(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(("key", "said"), [("xyz", "expected hexadecimal"), ("abcd", "holds 2 bytes; expected 16")])
+def test_a_key_that_is_none_is_refused(tmp_path: Path, key: str, said: str) -> None:
+    path = written(tmp_path)
+    (tmp_path / "key").write_text(key)
+    with pytest.raises(ConfigError, match=said):
+        load_config(path)
+
+
+def test_no_file_at_all_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="`nearcast up` writes one"):
+        find_config()
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_config(Path("none.toml"))
+    found = written(tmp_path)
+    assert find_config() == Path(found.name)
+
+
+def test_unknown_names_are_told_with_the_known_ones(tmp_path: Path) -> None:
+    config = load_config(written(tmp_path))
+    with pytest.raises(ConfigError, match="no broker is at site 'rome'; sites are berlin, paris"):
+        config.endpoints("rome")
+    with pytest.raises(ConfigError, match="no broker 'edge9'; brokers are edge1, edge2"):
+        config.endpoints()("edge9")
