@@ -16,6 +16,7 @@
         UnknownVersion         well formed, but of a protocol version that this process does not speak
       LeaseLost                another holds, or may hold, what this process thought was its own
       MoveRefused              a move that would break a rule of the protocol
+      FleetError               a process of this machine that cannot be started or kept running
 
 Errors of libraries are translated into these where the library is used. A refusal that is part of normal work is a
 value, not an error.
@@ -84,3 +85,7 @@ class LeaseLost(NearcastError):
 
 class MoveRefused(NearcastError):
     """A move that would break a rule of the protocol; nothing has been changed."""
+
+
+class FleetError(NearcastError):
+    """A process of this machine that cannot be started or kept running: the message names the log to read."""

