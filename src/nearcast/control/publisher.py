@@ -68,7 +68,7 @@ class Publisher:
         self._confirmed: dict[str, int] = {}  # broker -> last sequence number it has surely handled
         self._down: dict[str, None] = {}
         self._known: dict[str, None] = {}  # brokers whose agents may hold a lease on us
-        self._leg_s = -math.inf  # when the present leg began
+        self._leg_s = -math.inf  # when the present leg began, until one of its agents has registered us
         self._registered = False  # whether an agent would miss us: before that, nobody could report what we lose
         self._announce_s = math.inf
         self._sent_epoch = 0
@@ -146,7 +146,7 @@ class Publisher:
     def _farewells(self) -> list[Instruction]:
         """Goodbye to brokers not in use, once an agent of this leg has registered us: before, nobody would miss us."""
         others = [broker for broker in self._known if broker not in self.targets]
-        self._known = dict.fromkeys(self.targets)
+        self._known, self._leg_s = dict.fromkeys(self.targets), -math.inf
         return self._byes(others)
 
     def _byes(self, brokers: Iterable[str]) -> list[Instruction]:
