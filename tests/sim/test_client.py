@@ -205,6 +205,7 @@ async def test_after_leaving_a_topic_it_can_be_subscribed_to_again(start_fleet: 
     sender, receiver = fleet.start_client("sender"), fleet.start_client("receiver")
     for _ in range(3):
         number = await fleet.subscribe(receiver, "t")
+        assert number is not None
         await fleet.publish(sender, "t", b"m")
         await fleet.sleep(1.0)
         fleet.leave(receiver, number)

@@ -11,13 +11,12 @@ from nearcast.client import Client, Subscription
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator import Coordinator
-from nearcast.domain.errors import LeaseLost, LinkClosed
-from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.ring import Ring
 from nearcast.sim.clock import WALL_AT_START_S, Skew
 from nearcast.sim.history import History
 from nearcast.sim.network import Network, Process
+from nearcast.sim.recorder import Recorder
 
 BUS = "bus"
 KEY = b"virtual"
@@ -54,8 +53,8 @@ class Deployment:
         self._rng = rng
         self._skewed = skewed
         self._incarnations = 0
-        self._subscription_ids = 0
         self._clock = network.start_process("observer").clock
+        self._recorder = Recorder(self.history, self._clock.now)
         network.add_broker(BUS)
         for broker in brokers:
             network.add_broker(broker)
@@ -152,38 +151,15 @@ class Deployment:
         self.network.crash_process(name)
 
     async def publish(self, sender: SimClient, topic: str, payload: bytes, *, timeout_s: float = 60.0) -> None:
-        """Publishes and records it; a message given up before it had a route was never published."""
-        publisher = sender.client.publication(topic).machine.id
+        await self._recorder.publish(sender.client, topic, payload, timeout_s=timeout_s)
 
-        def begun(seq: int) -> None:
-            self.history.publish_begun(self.now, publisher, topic, seq)
-
-        try:
-            seq = await sender.client.publish(topic, payload, timeout_s=timeout_s, begun=begun)
-        except (LeaseLost, LinkClosed):
-            return
-        self.history.publish_returned(self.now, publisher, topic, seq)
-
-    async def subscribe(self, receiver: SimClient, topic: str) -> int:
-        self._subscription_ids += 1
-        number = self._subscription_ids
-        history, clock = self.history, self._clock
-
-        def delivered(message: Message) -> None:
-            if message.sequenced:
-                history.delivered(clock.now(), number, message.publisher, message.seq)
-            else:
-                history.unsequenced_delivered(clock.now(), number)
-
-        def reported(what: Gap | Discontinuity) -> None:
-            history.reported(clock.now(), number, self._in_run_time(what, receiver.process.clock.skew))
-
-        try:
-            subscription = await receiver.client.subscribe(topic, delivered, on_report=reported)
-        except LinkClosed:
-            return number  # stopped before it was subscribed: nothing is owed to it
-        history.subscribe_returned(clock.now(), number, topic)
-        receiver.subscriptions[number] = subscription
+    async def subscribe(self, receiver: SimClient, topic: str) -> int | None:
+        """The subscription's number; None when the client was stopped before it was subscribed: nothing is owed."""
+        skew = receiver.process.clock.skew
+        made = await self._recorder.subscribe(receiver.client, topic, lambda what: self._in_run_time(what, skew))
+        if made is None:
+            return None
+        number, receiver.subscriptions[made[0]] = made
         return number
 
     def leave(self, receiver: SimClient, number: int) -> None:
