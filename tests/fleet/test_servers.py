@@ -16,6 +16,7 @@ import pytest
 from nearcast.domain.errors import ConfigError, FleetError
 from nearcast.fleet.probe import Refused, ask
 from nearcast.fleet.servers import Server, ServerSpec
+from nearcast.fleet.status import process_mark
 from nearcast.transport.endpoint import NATS, REDIS, Endpoint, Tls
 
 KINDS = pytest.mark.parametrize("kind", [NATS, REDIS])
@@ -48,11 +49,7 @@ async def answers(server: Server) -> bool:
 
 
 def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    return process_mark(pid) is not None
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
@@ -293,7 +290,7 @@ def test_servers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None
     ("wrong", "said"),
     [
         ({"kind": "kafka"}, "'kafka' is not a kind of server"),
-        ({"name": "../b1"}, "server name '../b1'"),
+        ({"name": "../b1"}, "child name '../b1'"),
         ({"kind": REDIS, "jetstream": True}, "jetstream is NATS's"),
         ({"user": "alice"}, "has no password"),
         ({"user": "a b", "password": "x"}, "user 'a b' has a space"),

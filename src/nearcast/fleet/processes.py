@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from nearcast.domain.errors import FleetError
+from nearcast.domain.errors import ConfigError, FleetError
 
 LOG_BYTES = 4 << 20  # a log longer than this is put aside, once, when its process is started again
 _GRACE_S = 5.0
@@ -18,7 +19,18 @@ _TAIL_LINES = 12
 _TAIL_BYTES = 1 << 16
 _PR_SET_PDEATHSIG = 1
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_RESERVED = ("logs", "lock", "fleet.json", "fleet.json.new")  # what else a state directory holds
+
 _libc = ctypes.CDLL(None)
+
+
+def check_name(name: str) -> None:
+    """Raises ConfigError unless a child, its log and its directory can have this name."""
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise ConfigError(
+            f"child name {name!r}: expected letters, digits, '_', '.' and '-', and none of {', '.join(_RESERVED)}"
+        )
 
 
 class Process:

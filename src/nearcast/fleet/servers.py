@@ -4,15 +4,15 @@ import asyncio
 import contextlib
 import json
 import re
-import signal
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nearcast.domain.errors import ConfigError, FleetError
+from nearcast.domain.errors import ConfigError
+from nearcast.fleet.child import Child
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.probe import Refused, ask
-from nearcast.fleet.processes import Process
+from nearcast.fleet.processes import Process, check_name
 from nearcast.fleet.programs import nats_config, nats_program, redis_config, redis_program
 from nearcast.transport.endpoint import NATS, REDIS, Endpoint, Tls
 
@@ -20,7 +20,6 @@ _START_S = 15.0
 _RETRY_S = 0.01
 _ANSWER_S = 1.0  # what keeps silent for longer may be another process that has the port: see whether ours still lives
 _PORT_ATTEMPTS = 5
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _USER = re.compile(r"[^\s\"'\\#]+")
 
 
@@ -40,8 +39,7 @@ class ServerSpec:
     def __post_init__(self) -> None:
         if self.kind not in {NATS, REDIS}:
             raise ConfigError(f"server {self.name!r}: kind {self.kind!r} is not a kind of server ({NATS}, {REDIS})")
-        if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"server name {self.name!r}: expected letters, digits, '_', '.' and '-'")
+        check_name(self.name)
         if self.jetstream and self.kind != NATS:
             raise ConfigError(f"server {self.name!r}: jetstream is NATS's; {self.kind} has none")
         if self.user is not None and not _USER.fullmatch(self.user):
@@ -58,16 +56,16 @@ class ServerSpec:
         return Endpoint(self.kind, HOST, port, self.user, self.password, tls)
 
 
-class Server:
-    """One server process, below a state directory: `<name>/` has its configuration and data, `logs/` its log."""
+class Server(Child):
+    """One server process; `<name>/` below the state directory has its configuration and its data."""
 
     def __init__(self, spec: ServerSpec, state: Path) -> None:
         """Not running; see `start`."""
+        super().__init__(spec.name, state)
         self.spec = spec
-        self.log = state / "logs" / f"{spec.name}.log"
+        self.kind = spec.kind
         self.data = state / spec.name / "data"
         self._config = state / spec.name / "server.conf"
-        self._process: Process | None = None
 
     @classmethod
     async def start(cls, spec: ServerSpec, state: Path) -> "Server":
@@ -77,67 +75,32 @@ class Server:
         return server
 
     @property
-    def name(self) -> str:
-        return self.spec.name
-
-    @property
     def endpoint(self) -> Endpoint:
         """The same over restarts; not known before the first start."""
         return self.spec.endpoint_at(self.spec.port)
 
     @property
-    def pid(self) -> int:
-        """Of the newest process, even if it has ended."""
-        return self._spawned.pid
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    async def wait(self) -> int:
-        """Return the exit code once it has ended, for whatever reason."""
-        return await self._spawned.wait()
-
-    async def stop(self) -> None:
-        """TERM, then KILL after a few seconds. Does nothing when it has ended."""
-        await self._spawned.stop()
-
-    async def kill(self) -> None:
-        """-9. What a client was told is not undone: JetStream's data is on disk."""
-        await self._spawned.kill()
+    def url(self) -> str:
+        return self.endpoint.url
 
     async def restart(self) -> None:
-        """Start on the same port and data, after ending what still runs. Fails as `start` does."""
+        """On the same port, with the same data."""
         if self._process is not None:
             await self._process.stop()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             port = self.spec.port or free_port()
-            process = self._spawn(port)
+            self._process = process = self._spawn(port)
             try:
                 await self._until_ready(process, port)
             except _PortTaken:
                 if self.spec.port or attempt == _PORT_ATTEMPTS:
                     raise process.failure(f"port {port} is taken by another process") from None
             except BaseException:
-                process.send(signal.SIGKILL)
-                await process.wait()
+                await process.kill()
                 raise
             else:
-                self._process, self.spec = process, replace(self.spec, port=port)
+                self.spec = replace(self.spec, port=port)
                 return
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay, and nothing is read, answered or sent."""
-        self._spawned.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._spawned.send(signal.SIGCONT)
-
-    @property
-    def _spawned(self) -> Process:
-        if self._process is None:
-            raise FleetError(f"{self.name}: never started")
-        return self._process
 
     def _spawn(self, port: int) -> Process:
         self.data.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,82 @@
+"""A whole deployment on this machine: control bus, brokers, agents, coordinators, and distances between sites."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nearcast.domain.errors import ConfigError
+from nearcast.fleet.commands import CommandSpec
+from nearcast.fleet.servers import ServerSpec
+from nearcast.fleet.supervisor import Supervisor
+from nearcast.transport.config import new_key
+from nearcast.transport.endpoint import NATS
+
+CONFIG_FILE = "nearcast.toml"
+_MOST_SITES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSpec:
+    """One broker per site. `near_s` is the one-way delay within a site, `hop_s` what each site further away adds.
+
+    Without delays (both 0) clients reach the brokers directly.
+    """
+
+    sites: int = 3
+    kind: str = NATS
+    coordinators: int = 2
+    near_s: float = 0.0
+    hop_s: float = 0.0
+    jitter_s: float = 0.0
+    timing: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.sites <= _MOST_SITES:
+            raise ConfigError(f"sites is {self.sites}; expected 1 to {_MOST_SITES}")
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        return tuple(f"b{number}" for number in range(1, self.sites + 1))
+
+    def site(self, number: int) -> str:
+        return f"site{number + 1}"
+
+    def delay_s(self, site: int, broker: int) -> float:
+        """Sites stand in a circle."""
+        apart = abs(site - broker)
+        return self.near_s + self.hop_s * min(apart, self.sites - apart)
+
+
+async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
+    """Starts everything in order and returns the configuration file that clients use."""
+    state = supervisor.state
+    bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True))
+    urls = [(await supervisor.start(ServerSpec(spec.kind, broker))).endpoint.url for broker in spec.brokers]
+    key = state / "key"
+    if not key.exists():
+        key.touch(mode=0o600)
+        key.write_text(new_key())
+    config = state / CONFIG_FILE
+    config.write_text(_config_text(spec, bus.endpoint.url, urls))
+    for broker in spec.brokers:
+        await supervisor.start(_own(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
+    for number in range(1, spec.coordinators + 1):
+        await supervisor.start(_own(f"coordinator-{number}", "coordinator", ("coordinator",), config))
+    return config
+
+
+def _own(name: str, kind: str, command: tuple[str, ...], config: Path) -> CommandSpec:
+    return CommandSpec(name, kind, (sys.executable, "-m", "nearcast", *command, "--config", str(config)))
+
+
+def _config_text(spec: LocalSpec, bus: str, urls: list[str]) -> str:
+    parts = [
+        "# Written by nearcast; clients read it.",
+        'key_file = "key"',
+        f'\n[control]\nurl = "{bus}"',
+    ]
+    for number, (broker, url) in enumerate(zip(spec.brokers, urls, strict=True)):
+        parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{url}"\nsite = "{spec.site(number)}"')
+    if spec.timing:
+        parts.append("\n[timing]\n" + "\n".join(f"{key} = {value}" for key, value in spec.timing.items()))
+    return "\n".join(parts) + "\n"
