@@ -15,6 +15,7 @@ from nearcast.brokers.memory import ServerCosts, Wire
 from nearcast.sim.loop import run_virtual
 from nearcast.sim.network import STORE, Network
 from nearcast.store.store import Store
+from tests.contract.store_stages import nats_kv
 
 Scenario = Callable[["MemoryStage"], Awaitable[None]]
 Run = Callable[[Scenario], None]
@@ -47,7 +48,7 @@ class MemoryStage:
     async def thaw_broker(self) -> None:
         self._network.resume_broker(self.broker)
 
-    def store(self, process: str) -> Store:
+    async def store(self, process: str) -> Store:
         known = self._network.processes.get(process)
         return (known or self._network.start_process(process)).store
 
@@ -55,6 +56,19 @@ class MemoryStage:
         self._network.partition([[STORE], list(self._network.processes)])
 
     async def start_store(self) -> None:
+        self._network.heal()
+
+    async def freeze_store(self) -> None:
+        await self.stop_store()
+
+    async def thaw_store(self) -> None:
+        await self.start_store()
+
+    async def cut_off(self, process: str) -> None:
+        self._network.refuse(process, STORE)
+
+    async def reconnect(self, process: str) -> None:
+        assert process in self._network.processes
         self._network.heal()
 
 
@@ -82,10 +96,11 @@ LINK_STAGES: dict[str, Run] = {
     "memory-in-real-time": memory_in_real_time,
 }
 
-STORE_STAGES: dict[str, Run] = {
+STORE_STAGES: dict[str, Callable[..., None]] = {
     "memory": memory,
     "memory-with-costs": memory_with_costs,
     "memory-in-real-time": memory_in_real_time,
+    "nats_kv": nats_kv,
 }
 
 
@@ -95,5 +110,5 @@ def on_links(request: pytest.FixtureRequest) -> Run:
 
 
 @pytest.fixture(params=STORE_STAGES)
-def on_stores(request: pytest.FixtureRequest) -> Run:
+def on_stores(request: pytest.FixtureRequest) -> Callable[..., None]:
     return STORE_STAGES[request.param]

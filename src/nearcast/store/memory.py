@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from nearcast.domain.errors import Conflict, StoreDown
-from nearcast.store.store import ABSENT, Entry
+from nearcast.store.store import ABSENT, Entry, must_fit
 from nearcast.transport.clock import Clock
 
 
@@ -111,6 +111,7 @@ class MemoryStoreHandle:
         return entry
 
     async def put(self, key: str, value: bytes, expected: int) -> int:
+        must_fit(key, value)
         await self._there("put", key)
         try:
             return self._store.put(key, value, expected)

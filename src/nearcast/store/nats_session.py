@@ -1,0 +1,198 @@
+"""One connection to a NATS server with JetStream, kept up.
+
+The library's own reconnecting is not used: once it is back it sends what was given up long before. Here a broken
+connection is thrown away, with all that was under way on it, and a new one is made.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Iterator
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
+
+from nearcast.domain.errors import StoreDown
+from nearcast.transport.clock import Clock
+from nearcast.transport.crew import Crew
+from nearcast.transport.endpoint import Endpoint
+
+PATIENCE_S = 2.0  # for how long an answer, or a connection, is waited for
+RETRY_S = 0.1
+_PING_S = 1.0
+_NEVER_S = 86_400.0  # for the library: time is kept here
+
+
+class Connection(Client):
+    """From a connect to a break; the library's client, with an end that waits for nobody."""
+
+    def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+        self._tls = tls
+        self.js = self.jetstream(timeout=_NEVER_S)
+        self.trouble: Exception | None = None  # the newest that the library has met
+        self._broken = asyncio.Event()
+        self._waiting: dict[asyncio.Timeout, None] = {}
+
+    async def reach(self, name: str) -> None:
+        endpoint = self._endpoint
+        async with asyncio.timeout(PATIENCE_S):
+            await self.connect(
+                servers=[endpoint.url],
+                name=name,
+                user=endpoint.user,
+                password=endpoint.password,
+                tls=self._tls,
+                tls_hostname=None if endpoint.tls is None else endpoint.tls.server_name or endpoint.host,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # 0 would mean: for ever
+                reconnect_time_wait=0,
+                ping_interval=int(_NEVER_S),
+                pending_size=0,
+                error_cb=self._met,
+                closed_cb=self._closed,
+            )
+
+    async def end(self) -> None:
+        """The library's `close()` waits until a frozen server has taken what is still to be sent."""
+        self.broke()
+        self._status = Client.CLOSED
+        for task in (self._reading_task, self._flusher_task, self._ping_interval_task):
+            if task is not None:
+                task.cancel()
+        for subscription in self._subs.values():
+            subscription._stop_processing()  # noqa: SLF001  # as `close()` does
+        writer = self._transport._io_writer if isinstance(self._transport, TcpTransport) else None  # noqa: SLF001
+        if writer is not None:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    @property
+    def broken(self) -> bool:
+        return self._broken.is_set()
+
+    def broke(self) -> None:
+        self._broken.set()
+        for limit in self._waiting:
+            _strike(limit)
+
+    @contextlib.contextmanager
+    def waiting(self, limit: asyncio.Timeout) -> Iterator[None]:
+        """Within, `limit` strikes at once when the connection breaks."""
+        if self.broken:
+            _strike(limit)
+        self._waiting[limit] = None
+        try:
+            yield
+        finally:
+            del self._waiting[limit]
+
+    async def until_broken(self) -> None:
+        """A server that is frozen or cut off breaks nothing: one that does not answer a ping is taken for gone."""
+        while not self.broken:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PING_S):
+                    await self._broken.wait()
+                    return
+            try:
+                async with asyncio.timeout(PATIENCE_S) as limit:
+                    with self.waiting(limit):
+                        await self.flush(timeout=int(_NEVER_S))
+            except (nats.errors.Error, OSError):  # a TimeoutError is an OSError
+                self.broke()
+
+    def _connect_command(self) -> bytes:
+        """The library goes on without TLS, and sends the password, when the server does not ask for TLS."""
+        if self._tls is not None and not self._server_info.get("tls_required"):
+            raise nats.errors.SecureConnWantedError
+        return super()._connect_command()
+
+    async def _met(self, error: Exception) -> None:
+        """Kept for who asks why; the library would log it as an error, whatever it is."""
+        self.trouble = error
+
+    async def _closed(self) -> None:
+        self.broke()
+
+
+class Session:
+    def __init__(self, endpoint: Endpoint, name: str, clock: Clock) -> None:
+        self._endpoint = endpoint
+        self._name = name
+        self._clock = clock
+        self._tls = None if endpoint.tls is None else endpoint.tls.client_context()
+        self._crew = Crew()
+        self._connection: Connection | None = None
+        self._connected = asyncio.Event()
+        self._why = "it has not been opened"
+        self.closed = True
+
+    async def open(self) -> None:
+        """Returns when it is connected. Raises StoreDown, and stays closed, when that takes more than PATIENCE_S."""
+        self.closed = False
+        self._crew = Crew()
+        self._crew.start(self._keep_up(), f"store of {self._name}")
+        try:
+            async with self.asking("open"):
+                pass
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        self.closed = True
+        self._why = "it was closed here"
+        await self._crew.close()
+
+    @contextlib.asynccontextmanager
+    async def asking(self, what: str) -> AsyncIterator[Connection]:
+        """A connection to ask on. Raises StoreDown when what is done within takes more than PATIENCE_S in all, when
+        the connection breaks meanwhile, and for errors of the library that are not handled within.
+        """
+        if self.closed:
+            raise StoreDown(f"{what}: {self._why}")
+        connection: Connection | None = None
+        what = f"{what}: the store at {self._endpoint.url}"
+        try:
+            async with asyncio.timeout(PATIENCE_S) as limit:
+                connection = await self._up()
+                with connection.waiting(limit):
+                    yield connection
+        except TimeoutError:
+            if connection is None:
+                raise StoreDown(f"{what} cannot be reached, and nothing was done: {self._why}") from None
+            how = "was lost before it answered" if connection.broken else f"has not answered for {PATIENCE_S:.0f} s"
+            raise StoreDown(f"{what} {how}: it may have been done, or may yet be") from None
+        except (nats.errors.Error, OSError) as error:
+            raise StoreDown(f"{what} failed: {error}") from error
+
+    async def _up(self) -> Connection:
+        while self._connection is None:
+            await self._connected.wait()
+        return self._connection
+
+    async def _keep_up(self) -> None:
+        while True:
+            connection = Connection(self._endpoint, self._tls)
+            trouble: Exception | None = None
+            try:
+                await connection.reach(self._name)
+                self._connection = connection
+                self._connected.set()
+                await connection.until_broken()
+            except (nats.errors.Error, OSError) as error:
+                trouble = error
+            finally:
+                self._connection = None
+                self._connected.clear()
+                await connection.end()
+            self._why = str(connection.trouble or trouble or "") or "it does not answer"
+            await self._clock.sleep(RETRY_S)
+
+
+def _strike(limit: asyncio.Timeout) -> None:
+    if not limit.expired():
+        limit.reschedule(asyncio.get_running_loop().time())
