@@ -19,14 +19,24 @@ def free_port() -> int:
     chance = random.SystemRandom()
     for _ in range(_ATTEMPTS):
         port = chance.randrange(_LOWEST, _ephemeral_start()) if _ephemeral_start() > _LOWEST + 1000 else 0
-        with socket.socket() as attempt:
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                attempt.bind((HOST, port))
-            except OSError:
-                continue
-            return int(attempt.getsockname()[1])
+        if port := _bindable(port):
+            return port
     raise OSError(f"no free port found on {HOST} in {_ATTEMPTS} attempts")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody has this port now, not even somebody who would share it."""
+    return _bindable(port) != 0
+
+
+def _bindable(port: int) -> int:
+    with socket.socket() as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            attempt.bind((HOST, port))
+        except OSError:
+            return 0
+        return int(attempt.getsockname()[1])
 
 
 def _ephemeral_start() -> int:
