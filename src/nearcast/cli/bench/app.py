@@ -3,9 +3,11 @@
 import typer
 
 from nearcast.cli.bench.ring import bench_ring
+from nearcast.cli.bench.wan import bench_wan
 
 app = typer.Typer(help="Measure parts of nearcast on this machine.", no_args_is_help=True)
 app.command("ring")(bench_ring)
+app.command("wan")(bench_wan)
 
 
 @app.callback()

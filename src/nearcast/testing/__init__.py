@@ -1,0 +1,55 @@
+"""Public helpers for tests of code that uses nearcast: real servers, each for as long as a test needs it.
+
+    async with run_nats(jetstream=True) as server:
+        ...  # server.endpoint, server.kill(), server.restart(), server.pause()
+
+A server that cannot be started is an error that says what to install: no test passes because something is missing.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from nearcast.fleet.servers import Server, ServerSpec
+from nearcast.transport.endpoint import NATS, REDIS, Tls
+
+__all__ = ["Server", "run_nats", "run_redis"]
+
+
+def run_nats(
+    name: str = "nats",
+    *,
+    port: int = 0,
+    jetstream: bool = False,
+    user: str | None = None,
+    password: str | None = None,
+    tls: Tls | None = None,
+) -> AbstractAsyncContextManager[Server]:
+    """A NATS server on the loopback interface, by default on a free port; it and its data are gone afterwards.
+
+    Raises FleetError when it does not start.
+    """
+    return _run(ServerSpec(NATS, name, port, jetstream, user, password, tls))
+
+
+def run_redis(
+    name: str = "redis",
+    *,
+    port: int = 0,
+    user: str | None = None,
+    password: str | None = None,
+    tls: Tls | None = None,
+) -> AbstractAsyncContextManager[Server]:
+    """A Redis server, as `run_nats`. It keeps nothing on disk."""
+    return _run(ServerSpec(REDIS, name, port, user=user, password=password, tls=tls))
+
+
+@asynccontextmanager
+async def _run(spec: ServerSpec) -> AsyncIterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="nearcast-test-") as state:
+        server = await Server.start(spec, Path(state))
+        try:
+            yield server
+        finally:
+            await server.kill()
