@@ -15,6 +15,7 @@ from nearcast.brokers.memory import ServerCosts, Wire
 from nearcast.sim.loop import run_virtual
 from nearcast.sim.network import STORE, Network
 from nearcast.store.store import Store
+from tests.contract.link_stages import nats, redis
 from tests.contract.store_stages import nats_kv
 
 Scenario = Callable[["MemoryStage"], Awaitable[None]]
@@ -90,10 +91,12 @@ def memory_in_real_time(scenario: Scenario) -> None:
     asyncio.run(on_memory(scenario, Wire(delay_s=0.001), ServerCosts(), 0.001))
 
 
-LINK_STAGES: dict[str, Run] = {
+LINK_STAGES: dict[str, Callable[..., None]] = {
     "memory": memory,
     "memory-with-costs": memory_with_costs,
     "memory-in-real-time": memory_in_real_time,
+    "nats": nats,
+    "redis": redis,
 }
 
 STORE_STAGES: dict[str, Callable[..., None]] = {
@@ -105,7 +108,7 @@ STORE_STAGES: dict[str, Callable[..., None]] = {
 
 
 @pytest.fixture(params=LINK_STAGES)
-def on_links(request: pytest.FixtureRequest) -> Run:
+def on_links(request: pytest.FixtureRequest) -> Callable[..., None]:
     return LINK_STAGES[request.param]
 
 

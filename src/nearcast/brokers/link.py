@@ -14,8 +14,12 @@ class Link(Protocol):
     was subscribed to. `on_state(False)` tells of the break; `on_state(True)` tells that the connection is back and
     that every subscription is confirmed again. Messages may be received between the two.
 
+    There is no request and reply here: those are messages on subjects of their own (hello and welcome, see `wire`), the
+    same over every kind of server.
+
     Not promised: that a published message arrives (what was handed over before a break may be lost, and a break is
-    noticed late); that two links keep an order between each other; that anything published during a break is received.
+    noticed late: up to some four seconds when the server just falls silent); that two links keep an order between each
+    other; that anything published during a break is received.
     """
 
     @property
@@ -31,16 +35,19 @@ class Link(Protocol):
     def publish(self, topic: str, data: bytes) -> None:
         """Hand a message over. Messages of one link reach each subscriber in the order of these calls.
 
-        Raises LinkDown while the link is not up, LinkClosed after `close()`.
+        Raises LinkDown while the link is not up, LinkClosed after `close()`, MessageTooLarge when the server would not
+        take it. Never waits: when the server takes less than is published, the link breaks at some point, and what it
+        kept is lost; who publishes without a pause calls `flush()` now and then.
         """
         ...
 
     async def subscribe(self, topic: str, receive: Receive) -> None:
         """Return once the subscription is confirmed: whatever the server handles from then on is received.
 
-        `receive` is called on the event loop, once per message, in the order of arrival; it must not block. Raises
-        LinkDown when the link is or goes down before the confirmation, and then is not subscribed; ValueError when
-        this link is subscribed to the topic already.
+        `receive` is called on the event loop, once per message, in the order of arrival; it must not block. What it
+        raises goes to the event loop's exception handler, and the next message is received. Raises LinkDown when the
+        link is or goes down before the confirmation, and then is not subscribed; ValueError when this link is
+        subscribed to the topic already.
         """
         ...
 
@@ -53,6 +60,10 @@ class Link(Protocol):
 
     async def flush(self) -> None:
         """Return once the server has handled all that was published before. Raises LinkDown when it cannot be known."""
+        ...
+
+    async def rtt(self) -> float:
+        """Seconds for one round trip to the server, behind whatever is under way. Raises LinkDown as `flush()` does."""
         ...
 
     async def close(self) -> None:

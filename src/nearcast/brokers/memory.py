@@ -11,9 +11,10 @@ from functools import partial
 from typing import Protocol
 
 from nearcast.brokers.link import Connect, OnState
-from nearcast.brokers.memory_link import MemoryLink, Patience
+from nearcast.brokers.memory_link import MemoryLink
 from nearcast.brokers.memory_pipe import Wire
 from nearcast.brokers.memory_server import ClientEnd, Connection, MemoryBroker, ServerCosts
+from nearcast.brokers.patience import Patience
 from nearcast.domain.errors import LinkDown
 from nearcast.transport.clock import Clock
 

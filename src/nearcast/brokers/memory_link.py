@@ -3,12 +3,12 @@
 import asyncio
 import random
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from nearcast.brokers.link import OnState, Receive
 from nearcast.brokers.memory_server import FRAME_BYTES, PONG, ClientEnd, Connection, Delivery, Frame, Op
+from nearcast.brokers.patience import Patience
 from nearcast.domain.errors import LinkClosed, LinkDown, LinkError
 from nearcast.transport.clock import Cancellable, Clock
 
@@ -17,20 +17,6 @@ class Dial(Protocol):
     """Makes a connection to a link's broker, or raises LinkDown."""
 
     def __call__(self, client: ClientEnd) -> Connection: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a link waits: for an answer to a connection attempt, and between two attempts."""
-
-    answer_s: float = 2.0
-    first_s: float = 0.05
-    factor: float = 2.0
-    most_s: float = 2.0
-
-    def before_attempt_s(self, attempt: int, rng: random.Random) -> float:
-        """Spread over half the time, so that those who lost their broker together do not return together."""
-        return min(self.most_s, self.first_s * self.factor ** min(attempt, 30)) * (0.5 + 0.5 * rng.random())
 
 
 class _Subscription:
@@ -136,6 +122,11 @@ class MemoryLink:
 
     async def flush(self) -> None:
         await self._ping(self._connection_up("flush"))
+
+    async def rtt(self) -> float:
+        asked_s = self._clock.now()
+        await self._ping(self._connection_up("rtt"))
+        return self._clock.now() - asked_s
 
     async def close(self) -> None:
         if self._closed:

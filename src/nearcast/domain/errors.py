@@ -7,6 +7,7 @@
       LinkError                a connection to one broker
         LinkDown               not connected now; the link is trying again by itself
         LinkClosed             closed by us; it will not come back
+        MessageTooLarge        larger than the broker takes (also a ValueError)
       StoreError               the coordinator's store
         Conflict               somebody else wrote first: read again, decide again
         StoreDown              not reachable now
@@ -49,6 +50,10 @@ class LinkDown(LinkError):
 
 class LinkClosed(LinkError):
     """The link was closed by its owner and will not come back."""
+
+
+class MessageTooLarge(LinkError, ValueError):
+    """A message that is larger than the broker takes: it was not sent."""
 
 
 class StoreError(NearcastError):
