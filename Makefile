@@ -9,7 +9,7 @@ setup: .venv/.complete
 	scripts/setup.sh
 
 demo: setup
-	$(BIN)/nearcast lab run dynamoth.reconfiguration --quick
+	$(BIN)/nearcast demo
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from nearcast.brokers.link import Connect
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.dispatcher import Dispatcher, Said
+from nearcast.control.forwarder import MOST_INCARNATIONS
 from nearcast.control.instructions import Answer, Attach, Detach, Reply, Say, Send
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
-from nearcast.domain.errors import LinkError
+from nearcast.domain.errors import ConfigError, LinkError
 from nearcast.domain.ring import Ring
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
@@ -42,7 +43,7 @@ _FROM_COORDINATOR = Prepare | Tell | Release | Renew | RingChange
 
 
 class Agent:
-    """`incarnation` must differ from every earlier one of the same broker: a random number, or a start time."""
+    """`incarnation` must differ from every earlier one of the same broker: a random number below MOST_INCARNATIONS."""
 
     def __init__(
         self,
@@ -57,6 +58,10 @@ class Agent:
         timing: Timing | None = None,
         rules: Rules = ALL_ON,
     ) -> None:
+        if not 0 < incarnation < MOST_INCARNATIONS:
+            raise ConfigError(
+                f"agent of {broker!r}: incarnation is {incarnation}; expected 1 to {MOST_INCARNATIONS - 1}"
+            )
         self.broker = broker
         self.rejects = Rejects()
         self.machine = Dispatcher(broker, incarnation, ring, timing or Timing(), rules)
@@ -72,6 +77,11 @@ class Agent:
         self._pool.reach(self.broker)
         self._pool.reach(self._bus)
         self._tick()
+
+    @property
+    def connected(self) -> bool:
+        """To its broker and to the control bus."""
+        return self._pool.up(self.broker) and self._pool.up(self._bus)
 
     async def close(self) -> None:
         self._alarm.cancel()

@@ -40,6 +40,7 @@ from nearcast.wire.control import (
 from nearcast.wire.envelope import CONTROL, END, HEARTBEAT, Envelope, notice
 
 _SESSIONS = 1 << 20  # per incarnation and topic; session ids of one agent never meet
+MOST_INCARNATIONS = 1 << 44  # a session id has 64 bits on the wire
 
 
 class Forwarder:

@@ -108,6 +108,10 @@ class Coordinator:
         await self._crew.close()
 
     @property
+    def connected(self) -> bool:
+        return self._pool.up(self._bus)
+
+    @property
     def leading(self) -> bool:
         if self.term is None:
             return False

@@ -1,5 +1,7 @@
 """How topic records and the ring are written in the store: one key per topic, by compare-and-set (rule 10)."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TypeVar
 
 import msgspec
@@ -41,6 +43,13 @@ class Records:
             if entry.value is not None:
                 records.append(_decoded(_topic_decoder, entry.key, entry.value))
         return records
+
+    async def watch(self) -> AsyncGenerator[TopicRecord, None]:
+        """Every record that is there, and then every one that is written. Close it when it is left."""
+        async with aclosing(self._store.watch(_TOPICS)) as entries:
+            async for entry in entries:
+                if entry.value is not None:
+                    yield _decoded(_topic_decoder, entry.key, entry.value)
 
     async def save(self, record: TopicRecord) -> None:
         """Raises Conflict when another has written the topic since it was read."""

@@ -61,6 +61,10 @@ class Child(ABC):
     def resume(self) -> None:
         self._spawned.send(signal.SIGCONT)
 
+    def send(self, number: signal.Signals) -> None:
+        """A signal that it knows what to do with."""
+        self._spawned.send(number)
+
     def failure(self, what: str) -> FleetError:
         """An error with the end of the log of its newest process."""
         return self._spawned.failure(what)

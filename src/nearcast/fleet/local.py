@@ -3,15 +3,20 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from nearcast.domain.errors import ConfigError
 from nearcast.fleet.commands import CommandSpec
+from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.servers import ServerSpec
+from nearcast.fleet.shape import Shape
 from nearcast.fleet.supervisor import Supervisor
+from nearcast.fleet.wan_main import WanLink, WanPlan
 from nearcast.transport.config import new_key
 from nearcast.transport.endpoint import NATS
 
 CONFIG_FILE = "nearcast.toml"
+WAN_SOCKET = "wan.sock"
 _MOST_SITES = 16
 
 
@@ -49,15 +54,21 @@ class LocalSpec:
 
 async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     """Starts everything in order and returns the configuration file that clients use."""
-    state = supervisor.state
+    state = supervisor.state.resolve()
     bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True))
     urls = [(await supervisor.start(ServerSpec(spec.kind, broker))).endpoint.url for broker in spec.brokers]
+    links = _links(spec, urls)
+    if links:
+        plan = state / "wan.json"
+        WanPlan(links, str(state / WAN_SOCKET)).write(plan)
+        argv = (sys.executable, "-m", "nearcast.fleet.wan_main", str(plan))
+        await supervisor.start(CommandSpec("wan", "wan", argv))
     key = state / "key"
     if not key.exists():
         key.touch(mode=0o600)
         key.write_text(new_key())
     config = state / CONFIG_FILE
-    config.write_text(_config_text(spec, bus.endpoint.url, urls))
+    config.write_text(_config_text(spec, bus.endpoint.url, urls, links))
     for broker in spec.brokers:
         await supervisor.start(_own(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
     for number in range(1, spec.coordinators + 1):
@@ -65,11 +76,22 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     return config
 
 
+def _links(spec: LocalSpec, urls: list[str]) -> tuple[WanLink, ...]:
+    """From every site to every broker, unless nothing is far."""
+    if not spec.near_s and not spec.hop_s:
+        return ()
+    return tuple(
+        WanLink(spec.site(site), name, urls[broker], free_port(), Shape(spec.delay_s(site, broker), spec.jitter_s))
+        for site in range(spec.sites)
+        for broker, name in enumerate(spec.brokers)
+    )
+
+
 def _own(name: str, kind: str, command: tuple[str, ...], config: Path) -> CommandSpec:
     return CommandSpec(name, kind, (sys.executable, "-m", "nearcast", *command, "--config", str(config)))
 
 
-def _config_text(spec: LocalSpec, bus: str, urls: list[str]) -> str:
+def _config_text(spec: LocalSpec, bus: str, urls: list[str], links: tuple[WanLink, ...]) -> str:
     parts = [
         "# Written by nearcast; clients read it.",
         'key_file = "key"',
@@ -77,6 +99,9 @@ def _config_text(spec: LocalSpec, bus: str, urls: list[str]) -> str:
     ]
     for number, (broker, url) in enumerate(zip(spec.brokers, urls, strict=True)):
         parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{url}"\nsite = "{spec.site(number)}"')
+    for link in links:
+        way = f"{urlsplit(link.url).scheme}://{HOST}:{link.port}"
+        parts.append(f'\n[[way]]\nsite = "{link.site}"\nbroker = "{link.broker}"\nurl = "{way}"')
     if spec.timing:
         parts.append("\n[timing]\n" + "\n".join(f"{key} = {value}" for key, value in spec.timing.items()))
     return "\n".join(parts) + "\n"

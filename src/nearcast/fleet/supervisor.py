@@ -125,12 +125,18 @@ class Supervisor:
         self._watchers[spec.name] = watcher
         return child
 
-    async def retire(self, name: str) -> None:
-        """End one child for good. Raises FleetError when there is none of this name."""
+    def child(self, name: str) -> Child:
+        """Raises FleetError when there is none of this name."""
         if name not in self._watchers:
             raise FleetError(f"{name}: no such child; children are {', '.join(self._watchers) or 'none'}")
+        return self._children[name]
+
+    async def retire(self, name: str) -> None:
+        """End one child for good. Raises FleetError when there is none of this name."""
+        child = self.child(name)
         await self._unwatch(name)
-        await self._children.pop(name).stop(_GRACE_S)
+        del self._children[name]
+        await child.stop(_GRACE_S)
         del self._status[name]
         self._write()
 

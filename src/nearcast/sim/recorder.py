@@ -33,11 +33,18 @@ class Recorder:
         self.history.publish_returned(self._now(), publisher, topic, seq)
 
     async def subscribe(
-        self, client: Client, topic: str, in_run_time: Callable[[Report], Report] = lambda report: report
+        self,
+        client: Client,
+        topic: str,
+        in_run_time: Callable[[Report], Report] = lambda report: report,
+        *,
+        also: Callable[[int, Message], None] | None = None,
+        also_report: Callable[[Report], None] | None = None,
     ) -> tuple[int, Subscription] | None:
         """The subscription and its number in the history; None when the client was closed before it was subscribed.
 
-        `in_run_time` translates reports from the subscriber's clock to the history's.
+        `in_run_time` translates reports from the subscriber's clock to the history's. `also` is told of every message
+        after it was written down, with the subscription's number, and `also_report` of every report.
         """
         number, self._next = self._next, self._next + 1
         history, now = self.history, self._now
@@ -47,9 +54,13 @@ class Recorder:
                 history.delivered(now(), number, message.publisher, message.seq)
             else:
                 history.unsequenced_delivered(now(), number)
+            if also is not None:
+                also(number, message)
 
         def reported(what: Report) -> None:
             history.reported(now(), number, in_run_time(what))
+            if also_report is not None:
+                also_report(what)
 
         try:
             subscription = await client.subscribe(topic, delivered, on_report=reported)

@@ -1,0 +1,50 @@
+"""`nearcast agent`: the process beside one broker."""
+
+import asyncio
+import secrets
+from typing import Annotated
+
+import typer
+
+from nearcast.agent import Agent
+from nearcast.brokers.connect import connector
+from nearcast.cli.options import ConfigFile
+from nearcast.control.forwarder import MOST_INCARNATIONS
+from nearcast.domain.errors import ConfigError
+from nearcast.transport.clock import SystemClock
+from nearcast.transport.config import BUS, Config, load_config
+from nearcast.transport.process import run_until_stopped, say_ready, wait_until
+
+
+def run_agent(
+    broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="The broker that this agent is beside.")],
+    config: ConfigFile = None,
+) -> None:
+    """Run the agent of one broker, until it is stopped.
+
+    Prints one JSON line when it is connected to its broker and to the control bus.
+    """
+    loaded = load_config(config)
+    if broker not in loaded.brokers:
+        raise ConfigError(f"{loaded.path}: no broker {broker!r}; brokers are {', '.join(loaded.brokers)}")
+    raise typer.Exit(run_until_stopped(lambda stopped: _serve(loaded, broker, stopped)))
+
+
+async def _serve(config: Config, broker: str, stopped: asyncio.Event) -> None:
+    agent = Agent(
+        broker,
+        connector(config.endpoints(config.brokers[broker].site), name=f"agent-{broker}"),
+        config.ring,
+        bus=BUS,
+        incarnation=1 + secrets.randbelow(MOST_INCARNATIONS - 1),
+        key=config.key,
+        clock=SystemClock(),
+        timing=config.timing,
+    )
+    agent.start()
+    try:
+        if await wait_until(lambda: agent.connected, stopped):
+            say_ready(agent=broker)
+        await stopped.wait()
+    finally:
+        await agent.close()

@@ -1,0 +1,1 @@
+"""`nearcast broker`: the servers of the fleet."""

@@ -1,0 +1,43 @@
+"""`nearcast broker list`."""
+
+import typer
+
+from nearcast.cli.options import AsJson, ConfigFile, Site
+from nearcast.cli.output import print_json, print_table
+from nearcast.cli.state import State, look
+from nearcast.transport.config import Config, load_config
+from nearcast.transport.process import run
+
+
+def list_brokers(site: Site = "", config: ConfigFile = None, *, as_json: AsJson = False) -> None:
+    """List the brokers: where they are, whether they answer, and whether their agent does."""
+    raise typer.Exit(run(_list(load_config(config), site, as_json)))
+
+
+async def _list(config: Config, site: str, as_json: bool) -> None:
+    state = await look(config, site)
+    if as_json:
+        print_json(state.brokers)
+    else:
+        show_brokers(state)
+
+
+def show_brokers(state: State) -> None:
+    print_table(
+        ("broker", "site", "address", "state", "agent"),
+        [
+            (
+                each.name,
+                each.site,
+                each.url,
+                f"up, {each.rtt_ms} ms" if each.up else f"DOWN: {each.error}",
+                _agent(each.agent, each.agent_silent_s),
+            )
+            for each in state.brokers
+        ],
+    )
+
+
+def _agent(state: str, silent_s: float | None) -> str:
+    heard = "" if silent_s is None else f", heard {silent_s:g} s ago"
+    return f"{state if state != 'lost' else 'LOST'}{heard}"

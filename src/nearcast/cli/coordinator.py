@@ -1,0 +1,49 @@
+"""`nearcast coordinator`: one of those that lead, or wait to."""
+
+import asyncio
+
+import typer
+
+from nearcast.brokers.connect import connector
+from nearcast.cli.options import ConfigFile
+from nearcast.client.open import unique_name
+from nearcast.coordinator import Coordinator
+from nearcast.domain.errors import StoreDown
+from nearcast.store.nats_kv import NatsKvStore
+from nearcast.transport.clock import SystemClock
+from nearcast.transport.config import BUS, Config, load_config
+from nearcast.transport.process import run_until_stopped, say_ready, wait_until
+
+_RETRY_S = 0.5
+
+
+def run_coordinator(config: ConfigFile = None) -> None:
+    """Run a coordinator, until it is stopped. Any number may run; one leads.
+
+    Prints one JSON line when it is connected to the control bus and the store.
+    """
+    loaded = load_config(config)
+    raise typer.Exit(run_until_stopped(lambda stopped: _serve(loaded, stopped)))
+
+
+async def _serve(config: Config, stopped: asyncio.Event) -> None:
+    name = unique_name("coordinator")
+    store = NatsKvStore(config.control, name=name)
+    while not stopped.is_set():
+        try:
+            await store.open()
+            break
+        except StoreDown:
+            await asyncio.sleep(_RETRY_S)
+    connect = connector(config.endpoints(), name=name)
+    coordinator = Coordinator(
+        name, connect, store, config.ring, bus=BUS, key=config.key, clock=SystemClock(), timing=config.timing
+    )
+    coordinator.start()
+    try:
+        if await wait_until(lambda: coordinator.connected, stopped):
+            say_ready(coordinator=name)
+        await stopped.wait()
+    finally:
+        await coordinator.close()
+        await store.close()

@@ -1,0 +1,1 @@
+"""`nearcast demo`: topics that move between real servers while messages flow."""

@@ -1,0 +1,1 @@
+"""`nearcast plan`: the ring and the routes over it."""

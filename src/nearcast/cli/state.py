@@ -1,0 +1,68 @@
+"""The state of a deployment as one look shows it: the leader's word, and every server's own answer."""
+
+import asyncio
+from dataclasses import dataclass
+
+from nearcast.cli.connect import operator_of
+from nearcast.cli.reach import round_trips
+from nearcast.domain.errors import LeaseLost, LinkError
+from nearcast.transport.config import Config
+from nearcast.wire.control import Status
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """`agent`: "present", "lost", or "unknown" when nobody leads who could say."""
+
+    name: str
+    kind: str
+    url: str
+    site: str
+    up: bool
+    rtt_ms: float | None
+    error: str | None
+    agent: str
+    agent_silent_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`leader` None: `trouble` says why, and nothing moves; traffic goes on with the last plan."""
+
+    leader: Status | None
+    bus_up: bool
+    trouble: str | None
+    brokers: tuple[BrokerState, ...]
+
+    @property
+    def well(self) -> bool:
+        return self.leader is not None and all(each.up and each.agent == "present" for each in self.brokers)
+
+
+async def look(config: Config, site: str = "") -> State:
+    asked = asyncio.gather(*(round_trips(config, site, broker, 1) for broker in config.brokers))
+    leader, bus_up, trouble = await _ask_leader(config)
+    found = zip(config.brokers, await asked, strict=True)
+    return State(leader, bus_up, trouble, tuple(_broker(config, name, trips, leader) for name, trips in found))
+
+
+async def _ask_leader(config: Config) -> tuple[Status | None, bool, str | None]:
+    try:
+        async with asyncio.timeout(10), operator_of(config) as operator:
+            return await operator.status(), True, None
+    except LeaseLost as error:
+        return None, True, str(error)
+    except (LinkError, TimeoutError) as error:
+        return None, False, str(error) or "no answer within 10 s"
+
+
+def _broker(config: Config, name: str, trips: list[float] | str, leader: Status | None) -> BrokerState:
+    at = config.brokers[name]
+    error = trips if isinstance(trips, str) else None
+    rtt_ms = None if isinstance(trips, str) else round(trips[0] * 1e3, 3)
+    agent, silent_s = "unknown", None
+    if leader is not None:
+        heard = {each.broker: each for each in leader.agents}.get(name)
+        agent = "present" if heard is not None and heard.present else "lost"
+        silent_s = round(heard.silent_s, 1) if heard is not None else None
+    return BrokerState(name, at.endpoint.kind, at.endpoint.url, at.site, error is None, rtt_ms, error, agent, silent_s)

@@ -1,0 +1,1 @@
+"""`nearcast topic`: where topics are."""

@@ -1,0 +1,42 @@
+"""`nearcast topic show`."""
+
+from typing import Annotated
+
+import typer
+
+from nearcast.cli.connect import records_of
+from nearcast.cli.options import AsJson, ConfigFile
+from nearcast.cli.output import print_json
+from nearcast.cli.topic.record import implied_facts, record_facts
+from nearcast.domain.topic import validate_topic
+from nearcast.transport.config import Config, load_config
+from nearcast.transport.process import run
+
+
+def show_topic(
+    topic: Annotated[str, typer.Argument(help="The topic.")], config: ConfigFile = None, *, as_json: AsJson = False
+) -> None:
+    """Show where one topic is, and how far its move has come."""
+    validate_topic(topic)
+    raise typer.Exit(run(_show(load_config(config), topic, as_json)))
+
+
+async def _show(config: Config, topic: str, as_json: bool) -> None:
+    async with records_of(config) as records:
+        found = {record.topic: record for record in await records.load()}.get(topic)
+        ring = await records.load_ring() or config.ring
+    facts = record_facts(found) if found is not None else implied_facts(topic, ring)
+    if as_json:
+        print_json(facts)
+        return
+    brokers = ", ".join(facts["brokers"]) if isinstance(facts["brokers"], tuple) else ""
+    why = "by the ring" if facts["by_ring"] else f"epoch {facts['epoch']}, {facts['phase']}"
+    print(f"{topic}: {facts['strategy']} on {brokers} ({why})")
+    if found is not None:
+        for route in found.routes[:-1]:
+            print(f"  still draining: epoch {route.epoch}, {route.strategy} on {', '.join(route.brokers)}")
+        if facts["moving_to"]:
+            newest = found.newest
+            print(f"  preparing: epoch {newest.epoch}, {newest.strategy} on {', '.join(newest.brokers)}")
+        if found.lost:
+            print(f"  agents that do not answer: {', '.join(found.lost)}")

@@ -1,0 +1,28 @@
+"""A client for a deployment that a configuration file describes."""
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+from nearcast.brokers.connect import connector
+from nearcast.client.client import Client
+from nearcast.transport.config import Config, load_config
+
+
+def open_client(config: Config | Path | None = None, *, name: str = "", site: str = "") -> Client:
+    """Without `config`, the file that NEARCAST_CONFIG names, or the one in the usual places.
+
+    `site` chooses the ways that the file has for it. A name is made up when none is given; it must be unique.
+    """
+    if not isinstance(config, Config):
+        config = load_config(config)
+    name = name or unique_name("client")
+    connect = connector(config.endpoints(site), name=name)
+    return Client(name, connect, config.ring, key=config.key, timing=config.timing)
+
+
+def unique_name(kind: str) -> str:
+    """A name that no other process of the deployment has."""
+    host = "".join(char if char.isalnum() else "-" for char in socket.gethostname())[:32]
+    return f"{kind}-{host}-{os.getpid()}-{secrets.token_hex(3)}"
