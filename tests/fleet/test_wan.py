@@ -253,6 +253,30 @@ def test_a_connection_that_is_being_made_is_cut_too(on_loop: Run) -> None:
     on_loop(scenario())
 
 
+def test_a_connection_that_the_broker_has_not_taken_yet_is_cut_too(on_loop: Run) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
+            emulator = WanEmulator(random.Random(1))
+            at = await emulator.open("here", "b1", Endpoint("nats", *full.getsockname()), Shape(0.0))
+            reader, writer = await asyncio.open_connection(at.host, at.port)
+            await asyncio.sleep(0.2)
+            emulator.cut("here", "b1")
+            with pytest.raises(ConnectionResetError):
+                await reader.read(1)
+            writer.close()
+            full.setblocking(False)
+            for lasts in (True, False):
+                accepted, _ = await loop.sock_accept(full)
+                with accepted:
+                    if not lasts:
+                        with pytest.raises(ConnectionResetError):
+                            await loop.sock_recv(accepted, 1)
+            await emulator.close()
+
+    on_loop(scenario())
+
+
 def test_in_a_partition_bytes_wait_and_connections_stay(on_loop: Run) -> None:
     async def scenario() -> None:
         async with stage(Shape(0.01)) as it:
@@ -442,7 +466,8 @@ def test_timers_fire_in_order_and_never_early(on_loop: Run) -> None:
     async def scenario() -> None:
         timers = Timers()
         start_s = time.monotonic()
-        wanted = [start_s + random.Random(1).uniform(-0.01, 0.05) for _ in range(200)]
+        rng = random.Random(1)
+        wanted = [start_s + rng.uniform(-0.01, 0.05) for _ in range(200)]
         fired: list[tuple[float, float]] = []
         done = asyncio.Event()
 

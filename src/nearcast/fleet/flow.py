@@ -56,7 +56,7 @@ class Lane:
 
 
 class Flow:
-    """One direction of one connection, in order.
+    """One direction of one connection, in order: what is due before the bytes ahead of it waits for them.
 
     What is on its way is bounded, up to one read: above the bound nothing is read from the source, which the sender
     feels. It begins without a sink: until `flow_to` what is put waits.
@@ -65,7 +65,6 @@ class Flow:
     __slots__ = (
         "_done",
         "_lane",
-        "_last_due_s",
         "_line",
         "_passing",
         "_reading",
@@ -82,7 +81,6 @@ class Flow:
         self._sink: Sink | None = None
         self._line: deque[tuple[float, bytes | memoryview | Mark]] = deque()
         self._size_bytes = 0
-        self._last_due_s = 0.0
         self._passing = False  # the head has its time on the lane
         self._scheduled = False
         self._reading = True
@@ -106,7 +104,6 @@ class Flow:
         due_s = time.monotonic() + shape.delay_s
         if shape.jitter_s:
             due_s += self._lane.rng.uniform(0.0, shape.jitter_s)
-        self._last_due_s = due_s = max(due_s, self._last_due_s)
         if isinstance(data, Mark):
             self._line.append((due_s, data))
         else:

@@ -16,14 +16,17 @@ _RESET_AT_ONCE = struct.pack("ii", 1, 0)
 class Relay:
     """A client's connection from when it is accepted; the broker's half follows with `reach`."""
 
-    def __init__(self, there: Lane, back: Lane, gone: Callable[["Relay"], None]) -> None:
-        """`gone` is called when both halves have ended, or may be: at least once."""
+    def __init__(
+        self, there: Lane, back: Lane, *, begun: Callable[["Relay"], None], gone: Callable[["Relay"], None]
+    ) -> None:
+        """`begun` is called when the client is there, `gone` when neither half is (again): at least once."""
         self.client = _End(self)
         self._broker = _End(self)
         self._flows = (Flow(there, self.client), Flow(back, self._broker))
         self.client.out, self.client.into = self._flows
         self._broker.into, self._broker.out = self._flows
         self._open: set[_End] = set()
+        self._begun = begun
         self._gone = gone
         self._refused = False
 
@@ -52,7 +55,9 @@ class Relay:
     def made(self, end: "_End") -> None:
         self._open.add(end)
         end.into.flow_to(end)
-        if self._refused:
+        if end is self.client:
+            self._begun(self)
+        elif self._refused:
             end.reset()
 
     def lost(self, end: "_End") -> None:

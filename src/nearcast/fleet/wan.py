@@ -139,10 +139,14 @@ class _Link:
         self._reserved.close()
 
     def _accept(self) -> asyncio.Protocol:
-        relay = Relay(self._there, self._back, self._forget)
+        return Relay(self._there, self._back, begun=self._begin, gone=self._forget).client
+
+    def _begin(self, relay: Relay) -> None:
+        if self.state == "cut":  # since the kernel took the connection
+            relay.reset()
+            return
         self._relays[relay] = None
         self._crew.start(self._reach(relay), f"connect to port {self._to.port}")
-        return relay.client
 
     async def _reach(self, relay: Relay) -> None:
         await asyncio.sleep(_CROSSINGS_TO_CONNECT * self.shape.delay_s)
