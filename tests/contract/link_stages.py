@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from nearcast.brokers.connect import connector
 from nearcast.brokers.link import Connect, Link, OnState
@@ -72,7 +73,7 @@ class Relay:
     async def start(cls, target: Endpoint) -> "Relay":
         relay = cls(target)
         loop = asyncio.get_running_loop()
-        relay._listening = await loop.create_server(lambda: _Side(relay._sides, relay._join), "127.0.0.1", 0)
+        relay._listening = await loop.create_server(lambda: _Side(relay._sides, join=relay._join), "127.0.0.1", 0)
         relay.endpoint = replace(target, port=relay._listening.sockets[0].getsockname()[1])
         return relay
 
@@ -91,36 +92,44 @@ class Relay:
     async def _join(self, near: "_Side") -> None:
         loop = asyncio.get_running_loop()
         try:
-            _, far = await loop.create_connection(lambda: _Side(self._sides), self._target.host, self._target.port)
+            _, far = await loop.create_connection(
+                lambda: _Side(self._sides, near), self._target.host, self._target.port
+            )
         except OSError:
             near.transport.abort()
             return
-        near.peer, far.peer = far, near
-        near.transport.resume_reading()
+        near.peer = far
+        far.transport.writelines(near.early)
         if near.transport.is_closing():
             far.transport.abort()
 
 
 class _Side(asyncio.Protocol):
     transport: asyncio.Transport
-    peer: "_Side | None" = None
 
-    def __init__(self, sides: "set[_Side]", join: "Callable[[_Side], Awaitable[None]] | None" = None) -> None:
+    def __init__(
+        self,
+        sides: "set[_Side]",
+        peer: "_Side | None" = None,
+        join: "Callable[[_Side], Coroutine[Any, Any, None]] | None" = None,
+    ) -> None:
+        self.peer = peer
         self._sides = sides
         self._join = join
-        self._joining: asyncio.Future[None] | None = None
+        self._joining: asyncio.Task[None] | None = None
+        self.early: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = transport = cast("asyncio.Transport", transport)  # uvloop's are not, by class.
         self._sides.add(self)
         if self._join is not None:
-            transport.pause_reading()
-            self._joining = asyncio.ensure_future(self._join(self))
+            self._joining = asyncio.create_task(self._join(self))
 
     def data_received(self, data: bytes) -> None:
-        assert self.peer is not None
-        self.peer.transport.write(data)
+        if self.peer is None:
+            self.early.append(data)
+        else:
+            self.peer.transport.write(data)
 
     def pause_writing(self) -> None:
         if self.peer is not None:

@@ -1,6 +1,7 @@
 """What every Link promises, over every adapter (see conftest)."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -70,7 +71,7 @@ async def settled(publisher: Party, *subscribers: Party) -> None:
 def test_a_subscription_is_active_when_it_is_confirmed(on_links: Run) -> None:
     async def scenario(stage: LinkStage) -> None:
         publisher, subscriber = await Party.join(stage, "publisher"), await Party.join(stage, "subscriber")
-        for number in range(50):
+        for number in range(200):
             topic = f"t{number}"
             await subscriber.link.subscribe(topic, subscriber.got.append)
             publisher.link.publish(topic, topic.encode())
@@ -95,6 +96,59 @@ def test_a_message_arrives_unchanged_at_every_subscriber_of_its_topic_and_nowher
         assert both.got == payloads
         assert one.got == payloads
         assert other.got == []
+
+    on_links(scenario)
+
+
+def test_a_message_of_any_size_arrives_unchanged(on_links: Run) -> None:
+    async def scenario(stage: LinkStage) -> None:
+        publisher, subscriber = await Party.join(stage, "publisher"), await Party.join(stage, "subscriber", "t")
+        rng = random.Random(1)
+        for size in (0, 1, 2, 1_000, 4_096, 65_534, 65_535, 65_536, 262_144, 900_000):
+            data = rng.randbytes(size).replace(b"x", b"\r\n")[:size]
+            publisher.link.publish("t", data)
+            await settled(publisher, subscriber)
+            assert subscriber.got == [data]
+            subscriber.got.clear()
+
+    on_links(scenario)
+
+
+def test_a_link_carries_a_thousand_topics_and_has_them_all_again_after_a_break(on_links: Run) -> None:
+    async def scenario(stage: LinkStage) -> None:
+        publisher, subscriber = await Party.join(stage, "publisher"), await Party.join(stage, "subscriber")
+        topics = [f"site.{number}" for number in range(1_000)]
+
+        async def publish_on_all() -> None:
+            for batch in range(0, 1_000, 100):
+                for topic in topics[batch : batch + 100]:
+                    publisher.link.publish(topic, topic.encode())
+                await settled(publisher, subscriber)
+            assert subscriber.got == [topic.encode() for topic in topics]
+            subscriber.got.clear()
+
+        await asyncio.gather(*(subscriber.link.subscribe(topic, subscriber.got.append) for topic in topics))
+        await publish_on_all()
+        await stage.cut("subscriber")
+        await subscriber.wait_for_state(False, True)
+        await publish_on_all()
+
+    on_links(scenario)
+
+
+def test_a_round_trip_is_measured(on_links: Run) -> None:
+    async def scenario(stage: LinkStage) -> None:
+        party = await Party.join(stage, "party")
+        started_s = asyncio.get_running_loop().time()
+        measured_s = await party.link.rtt()
+        assert 0.0 <= measured_s <= asyncio.get_running_loop().time() - started_s
+        await stage.stop_broker()
+        await party.wait_for_state(False)
+        with pytest.raises(LinkDown):
+            await party.link.rtt()
+        await party.link.close()
+        with pytest.raises(LinkClosed):
+            await party.link.rtt()
 
     on_links(scenario)
 
@@ -311,6 +365,18 @@ def test_what_was_published_before_close_is_still_sent(on_links: Run) -> None:
         await publisher.link.close()
         await until(lambda: len(subscriber.got) == 100)
         assert publisher.got == []
+
+    on_links(scenario)
+
+
+def test_what_was_published_before_close_is_sent_also_when_there_is_more_to_read(on_links: Run) -> None:
+    async def scenario(stage: LinkStage) -> None:
+        both, subscriber = await Party.join(stage, "both", "t"), await Party.join(stage, "subscriber", "t")
+        for number in range(80):
+            both.link.publish("t", b"%d" % number + bytes(10_000))
+        await asyncio.sleep(0)
+        await both.link.close()
+        await until(lambda: len(subscriber.got) == 80)
 
     on_links(scenario)
 

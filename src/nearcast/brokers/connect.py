@@ -24,18 +24,19 @@ def connector(
 ) -> Connect:
     """What a process connects by. `name` is shown to the servers as the client's.
 
-    `endpoint_of` is asked before every attempt, so that a broker may come back at another address; the ConfigError that
-    it raises for an unknown broker becomes a LinkDown.
+    `endpoint_of` is asked before every attempt, so that a broker may come back at another address. A ConfigError, from
+    it for an unknown broker or about a file for TLS, becomes a LinkDown: the next attempt may find it mended.
     """
 
     async def connect(broker: str, on_state: OnState) -> Link:
         async def dial() -> Session:
             try:
                 endpoint = endpoint_of(broker)
+                user = "" if endpoint.user is None else f" as user {endpoint.user!r}"
+                peer = f"broker {broker!r} at {endpoint.url}{user}"
+                return await _DIAL[endpoint.kind](endpoint, name=name, peer=peer)
             except ConfigError as error:
-                raise LinkDown(f"broker {broker!r} has no address: {error}") from error
-            user = "" if endpoint.user is None else f" as user {endpoint.user!r}"
-            return await _DIAL[endpoint.kind](endpoint, name=name, peer=f"broker {broker!r} at {endpoint.url}{user}")
+                raise LinkDown(f"broker {broker!r} cannot be reached: {error}") from error
 
         return await ReconnectingLink(broker, dial, on_state, patience=patience, rng=rng).open()
 

@@ -18,14 +18,15 @@ from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 
 from nearcast.brokers.session import Session, Streams, Subscribed
-from nearcast.domain.errors import ConfigError, LinkDown
+from nearcast.domain.errors import LinkDown
 from nearcast.transport.endpoint import Endpoint
 
 _MOST_LINE_BYTES = 64 * 1024  # INFO is the longest line
 
 
 async def dial_nats(endpoint: Endpoint, *, name: str, peer: str) -> Session:
-    """Raises LinkDown saying why we were not let in."""
+    """Raises LinkDown saying why we were not let in, ConfigError when a file for TLS cannot be used."""
+    tls = None if endpoint.tls is None else endpoint.tls.client_context()
     failures: list[Exception] = []
 
     async def note(error: Exception) -> None:
@@ -38,7 +39,7 @@ async def dial_nats(endpoint: Endpoint, *, name: str, peer: str) -> Session:
             name=name,
             user=endpoint.user,
             password=endpoint.password,
-            tls=None if endpoint.tls is None else endpoint.tls.client_context(),
+            tls=tls,
             tls_hostname=None if endpoint.tls is None else endpoint.tls.server_name or endpoint.host,
             error_cb=note,
             allow_reconnect=False,
@@ -47,7 +48,7 @@ async def dial_nats(endpoint: Endpoint, *, name: str, peer: str) -> Session:
         )
         session = NatsSession(peer, client.max_payload)
         await session.take_over(client.take_streams())
-    except (nats.errors.Error, OSError, ConfigError) as error:
+    except (nats.errors.Error, OSError) as error:
         cause = failures[0] if failures else error  # What nats-py raises may be that no servers are left to try.
         raise LinkDown(f"{peer} cannot be reached: {str(cause) or type(cause).__name__}") from error
     finally:
@@ -141,7 +142,8 @@ class NatsSession(Session):
                     raise ValueError("a line without an end")
                 return at
             if not data.startswith((b"MSG ", b"HMSG "), at):
-                self._obey(data[at:eol])
+                if not self._obey(data[at:eol]):
+                    return end
                 at = eol + 2
                 continue
             # MSG <subject> <sid> [reply] <bytes>, or HMSG <subject> <sid> [reply] <bytes of headers> <bytes>
@@ -162,16 +164,18 @@ class NatsSession(Session):
                     self._failed(subscribed, error)
         return at
 
-    def _obey(self, line: bytes) -> None:
+    def _obey(self, line: bytes) -> bool:
+        """Whether to go on. Some errors end the connection and some do not (a permission is missing, for one); in any
+        case something was not done, and a break says so to everybody: an answer that comes after it counts no more."""
         if line == b"PONG":
             self._answered()
         elif line == b"PING":
             self.write(b"PONG\r\n")
         elif line.startswith(b"-ERR"):
-            # Some errors end the connection and some do not (a permission that is missing): what the server did not do
-            # is then unknown, and a break says so to everybody.
             self.cut(f"the server said {line[4:].decode(errors='replace').strip()}")
+            return False
         elif line.startswith(b"INFO "):
             self.max_payload_bytes = json.loads(line[5:]).get("max_payload", self.max_payload_bytes)
         elif line != b"+OK":
             raise ValueError(f"{line[:40]!r}")
+        return True

@@ -14,25 +14,23 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from nearcast.brokers.session import Session, Streams, Subscribed
-from nearcast.domain.errors import ConfigError, LinkDown
+from nearcast.domain.errors import LinkDown
 from nearcast.transport.endpoint import Endpoint
 
 _NOTHING = object()
 
 
 async def dial_redis(endpoint: Endpoint, *, name: str, peer: str) -> Session:
-    """Raises LinkDown saying why we were not let in."""
-    connection: _Opener | None = None
+    """Raises LinkDown saying why we were not let in, ConfigError when a file for TLS cannot be used."""
+    connection = _Opener(endpoint, name)
     try:
-        connection = _Opener(endpoint, name)
         await connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
         session = RedisSession(peer)
         await session.take_over(connection.take_streams())
-    except (RedisError, OSError, ConfigError) as error:
+    except (RedisError, OSError) as error:
         raise LinkDown(f"{peer} cannot be reached: {str(error) or type(error).__name__}") from error
     finally:
-        if connection is not None:
-            connection.leave()
+        connection.leave()
     return session
 
 
@@ -113,7 +111,8 @@ class RedisSession(Session):
             if type(reply) is int:  # The answer to a PUBLISH: how many it reached.
                 continue
             if type(reply) is not hiredis.PushNotification:
-                self._obey(reply)
+                if not self._obey(reply):
+                    return
                 continue
             if reply[0] != b"message":
                 self._changed(reply)
@@ -134,13 +133,14 @@ class RedisSession(Session):
         elif kind == b"unsubscribe":
             self._by_subject.pop(subject, None)
 
-    def _obey(self, reply: object) -> None:
+    def _obey(self, reply: object) -> bool:
+        """Whether to go on. An error means that something was not done (a permission is missing, for one), and nobody
+        knows what: a break says so to everybody, and an answer that comes after it counts no more."""
         if reply == b"PONG":
             self._answered()
-        else:
-            # An error: what the server did not do (a permission that is missing, for one) is then unknown, and a break
-            # says so to everybody.
-            self.cut(f"the server said {reply}")
+            return True
+        self.cut(f"the server said {reply}")
+        return False
 
 
 def _command(*words: bytes) -> bytes:
