@@ -107,7 +107,7 @@ class Subscription:
         if not self._over:
             self._over = True
             self._alarm.cancel()
-            self._follow(self.machine.close())
+            self._follow(self.machine.close(self._clock.now()))
             if not self._ready.done():
                 self._ready.set_exception(self._why_over())
             self._wake()

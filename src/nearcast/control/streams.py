@@ -5,9 +5,10 @@ and whatever is ahead is held. A hole becomes a `Gap` on evidence: at once where
 there is, else after `patience_s`, in which another path may still bring what is missing.
 
 A **stranger** is a publisher of which nothing was delivered yet. Where to start is the delicate question: in the
-middle of a leg, with the first message seen, because the path keeps order; at the start of a later leg only when
-nothing of the leg before can still be under way: no older epoch is alive, or `END` of that leg has come through every
-broker that this subscriber is attached to.
+middle of a leg, with the first message seen, because the path keeps order, unless an agent began to forward there on
+account of a move that this subscriber has not heard of; at the start of a later leg only when nothing of the leg before
+can still be under way: no older epoch is alive, or `END` of that leg has come through every broker that this subscriber
+is attached to.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     settled: bool  # no barrier is under way and `subscribe()` has returned: strangers may start
     patience_s: float  # how long a stranger whose start is in doubt may wait
+    epoch: int  # of the route that it knows
     floor: int  # the oldest epoch alive; legs of older ones are over
     through: tuple[str, ...]  # the brokers that an END must have come through
     alone: bool  # one broker, no transition: a jump on the direct path is proof
 
 
 class Stream:
-    __slots__ = ("heard_s", "held", "next", "top", "waiting_s")
+    __slots__ = ("heard_s", "held", "next", "resting", "top", "waiting_s")
 
     def __init__(self, start: int, now: float) -> None:
         self.next = start
@@ -43,19 +45,22 @@ class Stream:
         self.top = start - 1  # the highest number the publisher is known to have used
         self.waiting_s = math.inf  # since when there is evidence of a hole
         self.heard_s = now
+        self.resting = False  # its leg is over, or it was missed already: nothing need be heard of it
 
 
 class Stranger:
-    __slots__ = ("ended", "held", "since_s")
+    __slots__ = ("ended", "held", "held_s", "since_s", "top")
 
     def __init__(self, now: float) -> None:
         self.held: dict[int, Envelope] = {}
+        self.held_s = now  # since when something of it is held
+        self.top = 0  # the highest number that a mark of it has shown
         self.ended: dict[str, int] = {}  # broker -> END that came through it
         self.since_s = now
 
 
 class Streams:
-    __slots__ = ("_topic", "known", "rules", "strangers", "timing")
+    __slots__ = ("_opened", "_topic", "known", "rules", "strangers", "timing")
 
     def __init__(self, topic: str, timing: Timing, rules: Rules) -> None:
         self._topic = topic
@@ -63,12 +68,14 @@ class Streams:
         self.rules = rules
         self.known: dict[int, Stream] = {}
         self.strangers: dict[int, Stranger] = {}
+        self._opened = False  # whether `subscribe()` has returned
 
     def data(self, envelope: Envelope, view: View, now: float) -> list[Instruction]:
         stream = self.known.get(envelope.publisher)
         if stream is None:
             return self._from_stranger(envelope, view, now)
         stream.heard_s = now
+        stream.resting = False
         seq = envelope.seq
         if seq == stream.next and stream.top < seq:  # the common case, kept short: nothing is held and no hole is open
             stream.next = seq + 1
@@ -90,9 +97,13 @@ class Streams:
         stream = self.known.get(envelope.publisher)
         if stream is not None:
             stream.heard_s = now
+            stream.resting = ends
             stream.top = max(stream.top, envelope.seq)
             proven = envelope.seq if view.alone and _direct(envelope, stream) else 0
             return self._advance(envelope.publisher, stream, proven, now)
+        if envelope.publisher in self.strangers:
+            stranger = self.strangers[envelope.publisher]
+            stranger.top = max(stranger.top, envelope.seq)
         if ends:
             return self.ended(envelope.publisher, envelope.seq, via, view, now)
         # Of a stranger, only the mark that came the way its messages come shows that they are past.
@@ -114,11 +125,20 @@ class Streams:
         stream = self.known.get(publisher)
         return [Report(Gap(self._topic, publisher, stream.next if stream else None, None))]
 
+    @property
+    def _missed_when_silent(self) -> bool:
+        """Publishers announce themselves within every lease, so that one that vanished is missed here too.
+
+        Its agent misses it as well, but may have died after it, and another knows nothing of it.
+        """
+        return self._opened and self.rules.legs and self.timing.idle_s < self.timing.lease_s
+
     def open(self, now: float) -> list[Instruction]:
         """`subscribe()` returns: what was sent before is owed to nobody, so holes in it are no gaps.
 
         Everything known so far was sent before: each publisher goes on with the last unbroken run of it.
         """
+        self._opened = True
         out: list[Instruction] = []
         for stream in self.known.values():
             if stream.top >= stream.next:
@@ -128,9 +148,20 @@ class Streams:
                 out += self._drain(stream)
         for publisher, stranger in list(self.strangers.items()):
             if stranger.held:
-                start = _last_run(stranger.held, max(stranger.held))
+                start = _last_run(stranger.held, max(stranger.top, *stranger.held))
                 stranger.held = {seq: each for seq, each in stranger.held.items() if seq >= start}
                 out += self._start(publisher, stranger, start, now)
+        return out
+
+    def close(self, view: View, now: float) -> list[Instruction]:
+        """The subscriber leaves: strangers that have waited long are let in, with a report where that is in doubt."""
+        out: list[Instruction] = []
+        for publisher, stranger in list(self.strangers.items()):
+            if self._opened and stranger.held and now >= stranger.held_s + self.timing.patience_s:
+                start = stranger.held[min(stranger.held)]
+                if not self._may_start(start, stranger, view):
+                    out.append(Report(Gap(self._topic, publisher, None, start.seq - 1)))
+                out += self._start(publisher, stranger, start.seq, now)
         return out
 
     def postpone(self, now: float) -> None:
@@ -148,17 +179,21 @@ class Streams:
         return out
 
     def wake_s(self, stranger_patience_s: float) -> float:
-        hole_s = min((stream.waiting_s for stream in self.known.values()), default=math.inf)
+        waiting = self.known.values() if self._opened else ()
+        hole_s = min((stream.waiting_s for stream in waiting), default=math.inf)
         stranger_s = min((each.since_s for each in self.strangers.values() if each.held), default=math.inf)
         return min(hole_s + self.timing.patience_s, stranger_s + stranger_patience_s)
 
     def tick(self, view: View, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         for publisher, stream in list(self.known.items()):
-            if now >= stream.waiting_s + self.timing.patience_s:
+            if self._opened and now >= stream.waiting_s + self.timing.patience_s:
                 out += self._give_up(publisher, stream, stream.top, now)
             elif now >= stream.heard_s + self.timing.forget_s and not stream.held:
                 del self.known[publisher]
+            elif now >= stream.heard_s + self.timing.lease_s and not stream.resting and self._missed_when_silent:
+                stream.resting = True
+                out += self.gone(publisher)
         for publisher, stranger in list(self.strangers.items()):
             if stranger.held and now >= stranger.since_s + view.patience_s:
                 first = min(stranger.held)
@@ -176,19 +211,26 @@ class Streams:
             return self._unordered(stream, envelope)
         stranger = self.strangers.setdefault(envelope.publisher, Stranger(now))
         if not stranger.held:
-            stranger.since_s = now
-        stranger.held.setdefault(envelope.seq, envelope)
+            stranger.since_s = stranger.held_s = now
+        before = stranger.held.get(envelope.seq)
+        if before is None or (before.trail is not None and envelope.trail is None):  # the direct copy says more
+            stranger.held[envelope.seq] = envelope
         return self._try_start(envelope.publisher, stranger, view, now)
 
     def _try_start(self, publisher: int, stranger: Stranger, view: View, now: float) -> list[Instruction]:
         if not stranger.held:
             return []
         start = stranger.held[min(stranger.held)]
-        if start.seq == 1:  # nothing can come before it, whatever is moving
-            return self._start(publisher, stranger, 1, now)
-        if view.settled and (start.seq > start.first or self._leg_before_is_over(start, stranger, view)):
+        if start.seq == 1 or (view.settled and self._may_start(start, stranger, view)):
             return self._start(publisher, stranger, start.seq, now)
         return []
+
+    def _may_start(self, start: Envelope, stranger: Stranger, view: View) -> bool:
+        if start.seq == 1:  # nothing can come before it, whatever is moving
+            return True
+        if start.seq > start.first:
+            return start.trail is None or start.trail.known_epoch <= view.epoch
+        return self._leg_before_is_over(start, stranger, view)
 
     @staticmethod
     def _leg_before_is_over(start: Envelope, stranger: Stranger, view: View) -> bool:
@@ -200,7 +242,7 @@ class Streams:
         del self.strangers[publisher]
         self.known[publisher] = stream = Stream(start, now)
         stream.held = stranger.held
-        stream.top = max(stranger.held)
+        stream.top = max(stranger.held, default=start - 1)
         return self._advance(publisher, stream, 0, now)
 
     # Known streams

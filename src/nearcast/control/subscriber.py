@@ -167,9 +167,9 @@ class Subscriber:
                 never = -math.inf  # a notice to all renews nobody's lease
                 told = Welcome(topic, route, sources, floor, lost, 0.0, never, 0, (), self.lease.home)
                 return self.welcome(told, via, now)
-            case Marker(ended=ended):
+            case Marker(source=source, ended=ended, ended_here=here):
                 out: list[Instruction] = []
-                for publisher, last in ended:
+                for publisher, last in (*ended, *here) if source == via else ended:
                     out += self.streams.ended(publisher, last, via, self._view(), now)
                 if self.barrier is not None:
                     self.barrier.marker(notice, via)
@@ -288,8 +288,8 @@ class Subscriber:
         """After a time without a lease nothing more is missed from when we are where the route wants us, not before."""
         return self._light(_ANY, "lease", now) if self.lease.usable(now) and not self.moving else []
 
-    def close(self) -> list[Instruction]:
-        out: list[Instruction] = []
+    def close(self, now: float) -> list[Instruction]:
+        out = self.streams.close(self._view(), now)
         for broker, attachment in self.attachments.items():
             if attachment.confirmed:
                 out.append(Say(broker, Bye(self.topic, self.client, 0)))
@@ -385,6 +385,7 @@ class Subscriber:
         return View(
             settled=not self.moving,
             patience_s=self._patience_s(),
+            epoch=self.lease.epoch,
             floor=self.lease.floor,
             through=tuple(broker for broker in self._through() if broker in self.lease.sources),
             alone=len(self.attachments) == 1 and not self.moving,

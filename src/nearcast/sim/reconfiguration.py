@@ -38,7 +38,7 @@ class Scale:
     brokers: int = 4
     topics: int = 20
     clients: int = 50
-    run_s: float = 16.0
+    run_s: float = 14.0
     settle_s: float = 12.0
     fault_settle_s: float = 20.0
     burst_every_s: float = 5.0

@@ -132,13 +132,18 @@ class Switch(_Message, frozen=True):
 
 
 class Marker(_Message, frozen=True):
-    """`ended`: legs that ended at `source` while the topic was moving, as (publisher, last) pairs (rule 6)."""
+    """`ended`: legs that ended at `source` while the topic was moving, as (publisher, last) pairs (rule 6).
+
+    `ended_here`: those that the publisher sent to several brokers itself; of what came through another one it says
+    nothing.
+    """
 
     origin: str
     incarnation: int
     generation: int
     source: str
     ended: tuple[tuple[int, int], ...]
+    ended_here: tuple[tuple[int, int], ...] = ()
 
 
 class Beat(_Message, frozen=True):

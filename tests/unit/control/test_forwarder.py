@@ -192,6 +192,18 @@ def test_an_end_is_forwarded_and_told_with_the_next_marker() -> None:
     assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4),))
 
 
+def test_an_end_that_was_sent_to_several_brokers_is_told_as_one_of_this_broker_only() -> None:
+    """What the publisher sent to another broker itself may still be under way there."""
+    several = Route(1, Strategy.ALL_PUBLISHERS, ("H0", "H2"))
+    one = Forwarder("t", "H0", 5, several, timing=TIMING)
+    one.prepare(Prepare("t", 3, 2, (several, NEW), 1, ()), 1.0, fresh=False)
+    one.subscribed(1.1)
+    one.frame(message(4, flags=END), 3.0)
+    (marker,) = one.launch(Launch("t", "H1", 8, 1))
+    assert isinstance(marker, Send)
+    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", (), ((7, 4),))
+
+
 def test_an_idle_path_shows_its_counter_with_every_beat() -> None:
     one = prepared()
     assert one.wake_s() <= 1.0 + TIMING.beat_s

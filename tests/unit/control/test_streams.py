@@ -13,7 +13,7 @@ from nearcast.wire.envelope import END, HEARTBEAT, Envelope, Trail
 
 TIMING = Timing()
 P = 7
-SETTLED = View(settled=True, patience_s=TIMING.patience_s, floor=1, through=("H0",), alone=False)
+SETTLED = View(settled=True, patience_s=TIMING.patience_s, epoch=1, floor=1, through=("H0",), alone=False)
 ALONE = msgspec.structs.replace(SETTLED, alone=True)
 UNSETTLED = msgspec.structs.replace(SETTLED, settled=False, patience_s=math.inf)
 FORWARDED = Trail("H1", 1, 1, 1, ("H1", "H0"))
@@ -36,9 +36,15 @@ def gaps(instructions: list[Instruction]) -> list[tuple[int | None, int | None]]
     return [(what.first, what.last) for what in reports if isinstance(what, Gap)]
 
 
-def knowing(*seqs: int) -> Streams:
-    """Streams that have delivered these messages."""
+def opened() -> Streams:
     streams = Streams("t", TIMING, ALL_ON)
+    streams.open(0.0)
+    return streams
+
+
+def knowing(*seqs: int) -> Streams:
+    """Streams that have delivered these messages since `subscribe()` returned."""
+    streams = opened()
     for seq in seqs:
         assert streams.data(message(seq), SETTLED, 0.0) == [Deliver(message(seq))]
     return streams
@@ -188,7 +194,7 @@ def test_a_mark_of_a_stranger_is_where_its_numbers_are_counted_from() -> None:
 
 
 def test_a_hole_behind_a_strangers_start_is_reported_too() -> None:
-    streams = Streams("t", TIMING, ALL_ON)
+    streams = opened()
     streams.data(message(5), UNSETTLED, 0.0)
     streams.data(message(7), UNSETTLED, 0.0)
     assert delivered(streams.settle(SETTLED, 1.0, afresh=True)) == [5]
@@ -224,3 +230,91 @@ def test_a_new_move_gives_strangers_new_patience() -> None:
     streams.data(message(9, first=9, before=1), UNSETTLED, 0.0)
     streams.postpone(50.0)
     assert streams.wake_s(TIMING.lease_s) == 50.0 + TIMING.lease_s
+
+
+# Before subscribe() has returned, and when it is left
+
+
+def test_before_subscribe_returns_a_hole_is_no_gap_however_long_it_lasts() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(1), UNSETTLED, 0.0)
+    streams.data(message(19), UNSETTLED, 0.0)
+    assert streams.wake_s(math.inf) == math.inf
+    assert streams.tick(UNSETTLED, 100.0) == []
+    assert delivered(streams.open(100.0)) == [19]
+
+
+def test_who_leaves_is_given_what_waited_long_with_a_report_when_its_start_is_in_doubt() -> None:
+    streams = opened()
+    streams.data(message(5, first=5, before=1), UNSETTLED, 0.0)
+    assert streams.close(UNSETTLED, TIMING.patience_s - 0.1) == [], "still under way"
+    out = streams.close(UNSETTLED, TIMING.patience_s)
+    assert (gaps(out), delivered(out)) == ([(None, 4)], [5])
+
+
+def test_who_leaves_is_given_what_waited_long_without_a_report_when_its_start_is_sure() -> None:
+    streams = opened()
+    streams.data(message(5, first=3), UNSETTLED, 0.0)
+    out = streams.close(UNSETTLED, TIMING.patience_s)
+    assert (gaps(out), delivered(out)) == ([], [5])
+
+
+# Strangers that agents forward for a move of which we have not heard
+
+
+def test_a_forward_for_a_move_not_heard_of_does_not_start_a_stranger_in_the_middle_of_its_leg() -> None:
+    """Its agent has only just begun to forward here: what was sent before may come another, slower way."""
+    early = Trail("H1", 1, 1, 2, ("H1", "H0"))
+    streams = opened()
+    assert streams.data(message(2, trail=early), SETTLED, 0.0) == []
+    assert delivered(streams.data(message(1), SETTLED, 0.1)) == [1, 2]
+
+
+def test_the_direct_copy_starts_a_stranger_that_a_forward_could_not() -> None:
+    early = Trail("H1", 1, 1, 2, ("H1", "H0"))
+    streams = opened()
+    assert streams.data(message(2, trail=early), SETTLED, 0.0) == []
+    assert delivered(streams.data(message(2), SETTLED, 0.1)) == [2]
+
+
+def test_a_forward_for_the_move_that_we_know_starts_a_stranger_in_the_middle_of_its_leg() -> None:
+    streams = opened()
+    assert delivered(streams.data(message(2, trail=FORWARDED), SETTLED, 0.0)) == [2]
+
+
+def test_what_a_mark_has_shown_before_subscribe_returned_is_owed_to_nobody() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(8, trail=FORWARDED), UNSETTLED, 0.0)
+    streams.mark(mark(20, first=13), "H0", UNSETTLED, 0.1, ends=False)
+    streams.open(1.0)
+    assert streams.mark(mark(20, first=13), "H0", ALONE, 2.0, ends=False) == []
+    assert delivered(streams.data(message(21, first=13), ALONE, 3.0)) == [21]
+
+
+# Publishers that vanish
+
+
+def test_a_publisher_of_which_nothing_is_heard_for_a_lease_is_missed_once() -> None:
+    streams = knowing(1, 2)
+    assert streams.tick(SETTLED, TIMING.lease_s - 0.1) == []
+    assert gaps(streams.tick(SETTLED, TIMING.lease_s)) == [(3, None)]
+    assert streams.tick(SETTLED, 2 * TIMING.lease_s) == []
+
+
+def test_a_publisher_that_announces_itself_is_not_missed() -> None:
+    streams = knowing(1, 2)
+    streams.mark(mark(2), "H0", SETTLED, TIMING.lease_s - 1.0, ends=False)
+    assert streams.tick(SETTLED, TIMING.lease_s + 1.0) == []
+
+
+def test_a_publisher_that_ended_its_leg_or_itself_is_not_missed() -> None:
+    streams = knowing(1, 2)
+    streams.mark(mark(2, flags=END), "H0", SETTLED, 1.0, ends=True)
+    assert streams.tick(SETTLED, 3 * TIMING.lease_s) == []
+
+
+def test_one_that_was_missed_and_comes_back_is_missed_again_when_it_vanishes() -> None:
+    streams = knowing(1)
+    streams.tick(SETTLED, TIMING.lease_s)
+    streams.data(message(2), SETTLED, TIMING.lease_s + 1.0)
+    assert gaps(streams.tick(SETTLED, 2 * TIMING.lease_s + 1.0)) == [(3, None)]

@@ -163,7 +163,7 @@ def test_an_older_switch_changes_nothing() -> None:
 
 
 def test_closing_it_says_goodbye_where_it_is_known_and_leaves_everywhere() -> None:
-    out = moving().close()
+    out = moving().close(1.0)
     assert [each.broker for each in out if isinstance(each, Detach)] == ["H0", "H1"]
     assert [each.broker for each in out if isinstance(each, Say)] == ["H0", "H1"]
 
@@ -254,3 +254,13 @@ def test_after_a_tick_no_time_is_left_that_has_come_already() -> None:
             now = max(now, one.wake_s())
             one.tick(now)
             assert one.wake_s() > now
+
+
+def test_a_leg_that_ended_at_its_own_broker_only_is_not_over_where_its_marker_was_forwarded() -> None:
+    """The publisher sent to both brokers: what H0 has seen says nothing of what H1 still has to bring."""
+    one = settled()
+    later = Envelope(0, 7, 2, 2, 1, 2, 0, b"", Trail("H0", 1, 1, 1, BOTH))
+    assert one.frame(later, "H0", 5.0) == []
+    assert one.frame(notice(Marker("t", "H1", 8, 1, "H1", (), ((7, 1),)), 2), "H0", 5.1) == []
+    (started,) = one.frame(notice(Marker("t", "H1", 8, 1, "H0", (), ((7, 1),)), 2), "H0", 5.2)
+    assert started == Deliver(later)
