@@ -15,7 +15,6 @@ from nearcast.store.nats_session import PATIENCE_S, Connection
 from nearcast.store.store import Entry
 
 OPERATION = "KV-Operation"  # on a deletion
-_MARKER = "Nats-Marker-Reason"  # on a deletion by the server itself
 
 # So much is asked for at a time, and is in memory at most.
 _BATCH = 256
@@ -28,7 +27,7 @@ _FULL = {"Message Size Exceeds MaxBytes", "Batch Completed"}
 
 
 def is_deletion(headers: dict[str, str] | None) -> bool:
-    return headers is not None and (OPERATION in headers or _MARKER in headers)
+    return headers is not None and OPERATION in headers
 
 
 class Reader:

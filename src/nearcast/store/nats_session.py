@@ -67,8 +67,7 @@ class Connection(Client):
         writer = self._transport._io_writer if isinstance(self._transport, TcpTransport) else None  # noqa: SLF001
         if writer is not None:
             writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+            await asyncio.sleep(0)  # closes it; `wait_closed()` waits for ever when TLS could not be agreed on
 
     @property
     def broken(self) -> bool:
@@ -92,17 +91,23 @@ class Connection(Client):
 
     async def until_broken(self) -> None:
         """A server that is frozen or cut off breaks nothing: one that does not answer a ping is taken for gone."""
-        while not self.broken:
+        while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PING_S):
                     await self._broken.wait()
                     return
-            try:
-                async with asyncio.timeout(PATIENCE_S) as limit:
-                    with self.waiting(limit):
-                        await self.flush(timeout=int(_NEVER_S))
-            except (nats.errors.Error, OSError):  # a TimeoutError is an OSError
+            if not await self._answers():
                 self.broke()
+
+    async def _answers(self) -> bool:
+        """The library's `flush()` cancels what it waits for, and fails, loudly, when the answer comes after all."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        with contextlib.suppress(TimeoutError, nats.errors.Error, OSError):
+            async with asyncio.timeout(PATIENCE_S) as limit:
+                with self.waiting(limit):
+                    await self._send_ping(answer)
+                    await asyncio.shield(answer)
+        return answer.done()
 
     def _connect_command(self) -> bytes:
         """The library goes on without TLS, and sends the password, when the server does not ask for TLS."""
@@ -125,7 +130,8 @@ class Session:
         self._clock = clock
         self._tls = None if endpoint.tls is None else endpoint.tls.client_context()
         self._crew = Crew()
-        self._connection: Connection | None = None
+        self._newest: Connection | None = None
+        self._connection: Connection | None = None  # the newest, while it is up
         self._connected = asyncio.Event()
         self._why = "it has not been opened"
         self.closed = True
@@ -145,6 +151,8 @@ class Session:
     async def close(self) -> None:
         self.closed = True
         self._why = "it was closed here"
+        if self._newest is not None:
+            self._newest.broke()
         await self._crew.close()
 
     @contextlib.asynccontextmanager
@@ -152,22 +160,30 @@ class Session:
         """A connection to ask on. Raises StoreDown when what is done within takes more than PATIENCE_S in all, when
         the connection breaks meanwhile, and for errors of the library that are not handled within.
         """
-        if self.closed:
-            raise StoreDown(f"{what}: {self._why}")
-        connection: Connection | None = None
         what = f"{what}: the store at {self._endpoint.url}"
+        if self.closed:
+            raise StoreDown(f"{what} is not asked: {self._why}")
+        connection: Connection | None = None
+        task = asyncio.current_task()
+        assert task is not None
+        cancellations = task.cancelling()
         try:
             async with asyncio.timeout(PATIENCE_S) as limit:
                 connection = await self._up()
                 with connection.waiting(limit):
                     yield connection
         except TimeoutError:
+            if self.closed:
+                raise StoreDown(f"{what} is not asked any more: {self._why}") from None
             if connection is None:
                 raise StoreDown(f"{what} cannot be reached, and nothing was done: {self._why}") from None
             how = "was lost before it answered" if connection.broken else f"has not answered for {PATIENCE_S:.0f} s"
             raise StoreDown(f"{what} {how}: it may have been done, or may yet be") from None
         except (nats.errors.Error, OSError) as error:
             raise StoreDown(f"{what} failed: {error}") from error
+        finally:
+            if task.cancelling() > cancellations:
+                raise asyncio.CancelledError  # again, if the library has missed it: see _keep_up
 
     async def _up(self) -> Connection:
         while self._connection is None:
@@ -175,8 +191,8 @@ class Session:
         return self._connection
 
     async def _keep_up(self) -> None:
-        while True:
-            connection = Connection(self._endpoint, self._tls)
+        while not self.closed:  # until Python 3.12 asyncio.wait_for, which the library uses, may miss a cancellation
+            connection = self._newest = Connection(self._endpoint, self._tls)
             trouble: Exception | None = None
             try:
                 await connection.reach(self._name)
