@@ -39,7 +39,10 @@ _QUANTILES = (50, 90, 99)
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Milliseconds: sent by schedule until received, without the asked delay; and what the emulator added to it."""
+    """Milliseconds: sent by schedule until received, without the asked delay.
+
+    `added` is the difference of the two quantiles, not a quantile of differences: on a busy machine it may be negative.
+    """
 
     direct: dict[str, float]
     emulated: dict[str, float]
