@@ -48,16 +48,27 @@ class ServerStage:
 
     async def freeze_broker(self) -> None:
         self.server.pause()
+        while not stopped(self.server.pid):  # noqa: ASYNC110  # A thread that is running stops a moment later.
+            await asyncio.sleep(0.001)
 
     async def thaw_broker(self) -> None:
         self.server.resume()
 
     async def close(self) -> None:
-        await self.server.kill()
-        for link in self._links:
-            await link.close()
-        for relay in self._relays.values():
-            await relay.close()
+        if self.server.running:
+            self.server.resume()
+        try:
+            for link in self._links:
+                await link.close()
+            for relay in self._relays.values():
+                await relay.close()
+        finally:
+            await self.server.kill()
+
+
+def stopped(pid: int) -> bool:
+    states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state == "T" for state in states)
 
 
 class Relay:

@@ -35,6 +35,13 @@ def inside(party: Party) -> ReconnectingLink:
     return party.link
 
 
+def reading(party: Party) -> asyncio.Transport:
+    """What a test can stop from reading, as a process that is too slow would."""
+    transport = inside(party)._session._transport  # type: ignore[union-attr]
+    assert isinstance(transport, asyncio.Transport)
+    return transport
+
+
 def test_a_server_that_falls_silent_is_left_within_seconds(on: Run) -> None:
     async def scenario(stage: ServerStage) -> None:
         party = await Party.join(stage, "party", "t")
@@ -89,11 +96,28 @@ def test_a_quiet_link_stays_up(on: Run) -> None:
     on(scenario)
 
 
+def test_what_is_still_unread_when_a_topic_is_left_is_received(on: Run) -> None:
+    async def scenario(stage: ServerStage) -> None:
+        publisher, subscriber = await Party.join(stage, "publisher"), await Party.join(stage, "subscriber", "t")
+        transport = reading(subscriber)
+        transport.pause_reading()
+        for _ in range(100):
+            publisher.link.publish("t", bytes(10_000))
+        await publisher.link.flush()
+        leaving = asyncio.create_task(subscriber.link.unsubscribe("t"))
+        await asyncio.sleep(0.05)
+        assert subscriber.got == []
+        transport.resume_reading()
+        await leaving
+        assert len(subscriber.got) == 100
+
+    on(scenario)
+
+
 def test_a_subscriber_that_does_not_read_is_told_of_the_break(on: Run) -> None:
     async def scenario(stage: ServerStage) -> None:
         publisher, slow = await Party.join(stage, "publisher"), await Party.join(stage, "slow", "t")
-        transport = inside(slow)._session._transport  # type: ignore[union-attr]
-        assert isinstance(transport, asyncio.Transport)
+        transport = reading(slow)
         if stage.server.kind == REDIS:  # Redis's own default. What the fleet sets takes longer to fill.
             async with redis.asyncio.Redis(port=stage.server.endpoint.port, host="127.0.0.1") as admin:
                 await admin.config_set("client-output-buffer-limit", "pubsub 32mb 8mb 60")
