@@ -6,6 +6,7 @@ reads the records and rolls every unfinished move forward (rule 10).
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.records import Records
-from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, NearcastError, StoreDown
+from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, NearcastError, StoreDown, StoreError
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
@@ -48,6 +49,8 @@ from nearcast.wire.control import (
 from nearcast.wire.rejects import Rejects
 
 _LEADER = "leader"
+_log = logging.getLogger(__name__)
+
 OnMove = Callable[[str, int, str], None]
 
 
@@ -80,7 +83,7 @@ class Coordinator:
         self._timing = timing or Timing()
         self._rules = rules
         self._on_move = on_move
-        self._records = Records(store, fenced=rules.terms)
+        self._records = Records(store, fenced=rules.terms)  # of this term: what is late of an earlier one has its own
         self._agents = Agents(self._timing)
         self._crew = Crew()
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=lambda _broker, _up: None)
@@ -98,8 +101,7 @@ class Coordinator:
         self._alarm.cancel()
         await self._crew.close()
         if self.leading:
-            with contextlib.suppress(StoreDown):  # then it runs out by itself
-                await self._store.release(_LEADER, self.name)
+            await self._resign()
         await self._pool.close()
 
     async def abandon(self) -> None:
@@ -162,14 +164,13 @@ class Coordinator:
         report that they were left alone.
         """
         self._must_lead()
-        ring = Ring(brokers, self.ring.version + 1)
+        records, ring = self._records, Ring(brokers, self.ring.version + 1)
         if self._rules.pin_ring:
             for topic in await self._announce(ring):
                 owner = self.ring.owner(topic)
                 if topic not in self.moves and owner in self._agents.present():
                     await self.move(topic, Strategy.SINGLE, (owner,))
-        self._must_lead()
-        await self._records.save_ring(ring)
+        await self._write_ring(records, ring)
         self.ring = ring
         for topic, move in self.moves.items():
             move.directory = ring.owner(topic)
@@ -187,6 +188,21 @@ class Coordinator:
             await self._clock.sleep(self._timing.retry_s)
             self._must_lead()
 
+    async def _write_ring(self, records: Records, ring: Ring) -> None:
+        """Until it is known to be written: a ring that only the next leader learns of comes as a surprise to all."""
+        written = False
+        while not written:
+            self._must_lead(records)
+            try:
+                await records.save_ring(ring)
+                written = True
+            except Conflict:
+                if self._records is records:
+                    self._step_down()
+            except StoreDown:
+                await self._clock.sleep(self._timing.retry_s)
+        self._must_lead(records)
+
     def _tell_ring(self, ring: Ring, brokers: list[str], *, made: bool) -> None:
         assert self.term is not None
         for broker in brokers:
@@ -201,28 +217,35 @@ class Coordinator:
             asked_s = self._clock.now()
             try:
                 term = await self._store.acquire(_LEADER, self.name, ttl_s)
-                if term is None:
+                if term != self.term or not self.leading:
+                    # Others may have led since, or we did nothing about what we heard and wrote, the lease being out.
                     self._step_down()
-                else:
-                    if term != self.term:
-                        self._step_down()  # what we know is of an older term: others may have led in between
+                if term is not None:
                     self._lead_until_s = asked_s + ttl_s
                     if term != self.term:
                         await self._take_over(term)
                     self._alarm.set(self._wake_s())
-            except StoreDown:
+            except (StoreDown, Conflict):
                 pass  # nothing moves; when our lease runs out we stop acting
+            except StoreError:
+                # Nobody moves a topic whose record it cannot read; a coordinator of another version may.
+                _log.exception("coordinator %r cannot lead", self.name)
+                await self._resign()
             await self._clock.sleep(ttl_s / 4)
 
     async def _take_over(self, term: int) -> None:
-        records = await self._records.load()
-        stored = await self._records.load_ring()
+        records = Records(self._store, fenced=self._rules.terms)
+        loaded = await records.load()
+        stored = await records.load_ring()
         if stored is not None and stored.version > self.ring.version:
             self.ring = stored
+        # Written anew, as every topic's record is: a write of an earlier leader that is still on its way is refused.
+        await records.save_ring(self.ring)
+        self._records = records
         self.term = term
         self._agents.forget(self._clock.now())
         self.moves = {}
-        for record in records:
+        for record in loaded:
             self.moves[record.topic] = Move(record, self.ring.owner(record.topic), self._timing, self._rules)
         for topic, move in list(self.moves.items()):
             for broker in move.participants:
@@ -236,8 +259,13 @@ class Coordinator:
             self.moves = {}
             self._wake()
 
-    def _must_lead(self) -> None:
-        if not self.leading:
+    async def _resign(self) -> None:
+        with contextlib.suppress(StoreDown):  # then the lease runs out by itself
+            await self._store.release(_LEADER, self.name)
+
+    def _must_lead(self, records: Records | None = None) -> None:
+        """With `records`: and has done so since they were read."""
+        if not self.leading or records not in {None, self._records}:
             raise LeaseLost(f"coordinator {self.name!r} does not lead now; ask the one that does")
 
     # What agents say
@@ -339,7 +367,7 @@ class Coordinator:
         for instruction in instructions:
             match instruction:
                 case Save(record):
-                    self._crew.start(self._save(self.moves[topic], record), f"save {topic}")
+                    self._crew.start(self._save(self._records, self.moves[topic], record), f"save {topic}")
                 case Command(broker, message):
                     self._say(broker, message)
                 case _:
@@ -347,12 +375,13 @@ class Coordinator:
         self._alarm.set(self._wake_s())
         self._wake()
 
-    async def _save(self, move: Move, record: TopicRecord) -> None:
+    async def _save(self, records: Records, move: Move, record: TopicRecord) -> None:
         while self.leading and self.moves.get(record.topic) is move:
             try:
-                await self._records.save(record)
+                await records.save(record)
             except Conflict:
-                self._step_down()  # another leads: it read our record, or wrote its own
+                if self.moves.get(record.topic) is move:
+                    self._step_down()  # another leads, or wrote late what it began when it did
                 return
             except StoreDown:
                 await self._clock.sleep(self._timing.retry_s)
