@@ -89,7 +89,7 @@ class Forwarder:
         self.used_s = -math.inf  # when somebody last asked
         self._down: dict[str, None] = {}
         self._sessions = 0
-        self._ended: dict[int, tuple[int, bool]] = {}  # publisher -> END seen here while the topic moves; only here?
+        self._ended: dict[int, tuple[int, tuple[str, ...]]] = {}  # publisher -> END seen here while the topic moves
         self._pending: list[Prepare | Tell] = []  # commands that wait for our own subscription
         self._resumed = False
         self._lazy_switch = False
@@ -242,10 +242,8 @@ class Forwarder:
         return [Reply(message.client, answer)]
 
     def launch(self, message: Launch) -> list[Instruction]:
-        legs = sorted(self._ended.items())
-        ended = tuple((publisher, last) for publisher, (last, only_here) in legs if not only_here)
-        here = tuple((publisher, last) for publisher, (last, only_here) in legs if only_here)
-        marker = Marker(self.topic, message.origin, message.incarnation, message.generation, self.broker, ended, here)
+        ended = tuple((publisher, last, brokers) for publisher, (last, brokers) in sorted(self._ended.items()))
+        marker = Marker(self.topic, message.origin, message.incarnation, message.generation, self.broker, ended)
         return [self._on_topic(marker)]
 
     # What comes in on the topic at our own broker
@@ -253,8 +251,9 @@ class Forwarder:
     def frame(self, envelope: Envelope, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         if envelope.trail is None and not envelope.flags & CONTROL:
-            if envelope.flags & END:
-                self._ended[envelope.publisher] = envelope.seq, self._sent_to_several(envelope)
+            if envelope.flags & END and envelope.epoch in self.routes:
+                sent_to = self.routes[envelope.epoch].publish_to(envelope.publisher, None)
+                self._ended[envelope.publisher] = envelope.seq, sent_to
             if envelope.epoch < self.told:
                 out += self._correct(envelope, now)
             if self._lazy_switch:
@@ -273,11 +272,6 @@ class Forwarder:
             if path.up:
                 out.append(Send(target, framed))
         return out
-
-    def _sent_to_several(self, envelope: Envelope) -> bool:
-        """Whether its publisher sends to other brokers too; also when that is no longer known."""
-        route = self.routes.get(envelope.epoch)
-        return route is None or (route.strategy is Strategy.ALL_PUBLISHERS and len(route.brokers) > 1)
 
     def _where(self, envelope: Envelope) -> tuple[list[str], tuple[str, ...]]:
         """Rule 5: the brokers this message must still reach, and those it has been to."""

@@ -37,7 +37,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stream:
-    __slots__ = ("heard_s", "held", "next", "resting", "top", "waiting_s")
+    __slots__ = ("ended", "heard_s", "held", "missed", "next", "top", "waiting_s")
 
     def __init__(self, start: int, now: float) -> None:
         self.next = start
@@ -45,7 +45,8 @@ class Stream:
         self.top = start - 1  # the highest number the publisher is known to have used
         self.waiting_s = math.inf  # since when there is evidence of a hole
         self.heard_s = now
-        self.resting = False  # its leg is over, or it was missed already: nothing need be heard of it
+        self.ended = 0  # the last number of a leg that is over
+        self.missed = False  # nothing was heard of it for long, or its agent missed it, and that was reported
 
 
 class Stranger:
@@ -75,7 +76,7 @@ class Streams:
         if stream is None:
             return self._from_stranger(envelope, view, now)
         stream.heard_s = now
-        stream.resting = False
+        stream.missed = False
         seq = envelope.seq
         if seq == stream.next and stream.top < seq:  # the common case, kept short: nothing is held and no hole is open
             stream.next = seq + 1
@@ -97,8 +98,9 @@ class Streams:
         stream = self.known.get(envelope.publisher)
         if stream is not None:
             stream.heard_s = now
-            stream.resting = ends
+            stream.missed = False
             stream.top = max(stream.top, envelope.seq)
+            stream.ended = max(stream.ended, envelope.seq) if ends else stream.ended
             proven = envelope.seq if view.alone and _direct(envelope, stream) else 0
             return self._advance(envelope.publisher, stream, proven, now)
         if envelope.publisher in self.strangers:
@@ -123,11 +125,16 @@ class Streams:
     def gone(self, publisher: int) -> list[Instruction]:
         """The publisher vanished: what it sent last may never come."""
         stream = self.known.get(publisher)
-        return [Report(Gap(self._topic, publisher, stream.next if stream else None, None))]
+        if stream is None:
+            return [Report(Gap(self._topic, publisher, None, None))]
+        if stream.missed:
+            return []
+        stream.missed = True
+        return [Report(Gap(self._topic, publisher, stream.next, None))]
 
     @property
     def _missed_when_silent(self) -> bool:
-        """Publishers announce themselves within every lease, so that one that vanished is missed here too.
+        """Within a leg publishers announce themselves before every lease is out: one that vanished is missed here too.
 
         Its agent misses it as well, but may have died after it, and another knows nothing of it.
         """
@@ -191,8 +198,7 @@ class Streams:
                 out += self._give_up(publisher, stream, stream.top, now)
             elif now >= stream.heard_s + self.timing.forget_s and not stream.held:
                 del self.known[publisher]
-            elif now >= stream.heard_s + self.timing.lease_s and not stream.resting and self._missed_when_silent:
-                stream.resting = True
+            elif now >= stream.heard_s + self.timing.lease_s and stream.ended < stream.top and self._missed_when_silent:
                 out += self.gone(publisher)
         for publisher, stranger in list(self.strangers.items()):
             if stranger.held and now >= stranger.since_s + view.patience_s:
@@ -243,6 +249,7 @@ class Streams:
         self.known[publisher] = stream = Stream(start, now)
         stream.held = stranger.held
         stream.top = max(stranger.held, default=start - 1)
+        stream.ended = max(stranger.ended.values(), default=0)
         return self._advance(publisher, stream, 0, now)
 
     # Known streams

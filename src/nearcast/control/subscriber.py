@@ -167,10 +167,11 @@ class Subscriber:
                 never = -math.inf  # a notice to all renews nobody's lease
                 told = Welcome(topic, route, sources, floor, lost, 0.0, never, 0, (), self.lease.home)
                 return self.welcome(told, via, now)
-            case Marker(source=source, ended=ended, ended_here=here):
+            case Marker(source=source, ended=ended):
                 out: list[Instruction] = []
-                for publisher, last in (*ended, *here) if source == via else ended:
-                    out += self.streams.ended(publisher, last, via, self._view(), now)
+                for publisher, last, brokers in ended:
+                    if source == via or via not in brokers:  # else the publisher sent it to `via` too, by another way
+                        out += self.streams.ended(publisher, last, via, self._view(), now)
                 if self.barrier is not None:
                     self.barrier.marker(notice, via)
                     out += self._check_barrier(now)

@@ -19,7 +19,7 @@ from nearcast.sim.explored_draft import Layout
 from nearcast.sim.explored_outbox import COORDINATOR, agent_of
 from nearcast.sim.explored_processes import Agent, Coordinator, Publishing, Subscribing
 from nearcast.sim.explored_scenario import Scenario
-from nearcast.sim.explored_state import FAULTS, SCRIPT, State
+from nearcast.sim.explored_state import FAULTS, PROCESSES, SCRIPT, State
 from nearcast.wire.control import (
     Ack,
     Ask,
@@ -44,6 +44,7 @@ EVERYTHING = -1
 class Order:
     __slots__ = (
         "_at_once",
+        "_by",
         "_earlier",
         "_footprints",
         "_layout",
@@ -65,6 +66,7 @@ class Order:
         scripted = [step for step in scenario.script if step.endswith("move C")]
         self._one_by_one = scenario.one_by_one or (bool(scripted) and not any(s.startswith("~") for s in scripted))
         self._at_once: dict[tuple[int, int, int, int, float], bool] = {}
+        self._by: dict[tuple[int, int, int, int, int], bool] = {}
         places = (scenario.first, *scenario.moves)
         self._earlier = {broker for _, brokers in places[:-1] for broker in brokers}
         self._loom: dict[int, int] = {}
@@ -84,7 +86,46 @@ class Order:
         if known is None:
             via = self._layout.pairs.values[pair][0]
             known = self._at_once[key] = self._makes_no_difference(at, message, via, last, now)
+        return known or self._passes_by(state, at, message, last, faults_left)
+
+    def _passes_by(self, state: State, at: int, message: int, last: int, faults_left: int) -> bool:
+        """Whether the broker may as well hand this on now, for what the subscriber, as it is, will ever make of it."""
+        listener = state[PROCESSES + self._layout.index["S"]]
+        key = (at, listener, message, last, faults_left)
+        known = self._by.get(key)
+        if known is None:
+            known = self._by[key] = self._is_no_news(at, listener, message, last, faults_left)
         return known
+
+    def _is_no_news(self, at: int, listener: int, message: int, last: int, faults_left: int) -> bool:
+        """The reasons.
+
+        A notice of a route that the subscriber knows, and what it has delivered already, change nothing wherever they
+        stand in the queue to it; the agent beside the broker has no use for them either. A marker counts for a barrier
+        that stays until it is complete, and then the subscriber lingers, and so waits for all that is under way.
+        """
+        processes, rules = self._layout.steps.processes, self._scenario.rules
+        broker, envelope = processes[at], self._layout.steps.messages.values[message]
+        if not isinstance(broker, Broker) or not isinstance(envelope, Envelope) or not rules.visited:
+            return False
+        if faults_left and "S" in faults.victims(self._scenario, faults_left):
+            return False
+        subscribing = processes[listener]
+        assert isinstance(subscribing, Subscribing)
+        subscriber, trail = subscribing.machine, envelope.trail
+        epoch, known = subscriber.lease.epoch, subscriber.streams.known
+        match envelope.notice:
+            case Switch(route=route):
+                return route.epoch < epoch or route.epoch == epoch == last
+            case Marker(ended=ended):
+                waits = subscriber.barrier is not None and epoch == last and rules.linger
+                return waits and all(publisher in known for publisher, *_ in ended)
+            case None:
+                stream = known.get(envelope.publisher)
+                useless = trail is not None and self.last_epoch != NEVER and trail.known_epoch >= self.last_epoch
+                return useless and stream is not None and envelope.seq < stream.next
+            case _:
+                return False
 
     def _last_epoch_for_now(self, state: State) -> int:
         """The last epoch that anything under way can be about; a move that begins only when nothing is comes later."""
@@ -145,7 +186,7 @@ class Order:
         if not isinstance(envelope.notice, Marker) or subscriber.barrier is None or not self._scenario.rules.linger:
             return False
         settled = subscriber.lease.epoch == last
-        return settled and all(publisher in known for publisher, _ in envelope.notice.ended)
+        return settled and all(publisher in known for publisher, *_ in envelope.notice.ended)
 
     def _looming(self, state: State) -> int:
         """The faults that may happen while something is under way: all, or those that a script lets happen so."""

@@ -132,18 +132,13 @@ class Switch(_Message, frozen=True):
 
 
 class Marker(_Message, frozen=True):
-    """`ended`: legs that ended at `source` while the topic was moving, as (publisher, last) pairs (rule 6).
-
-    `ended_here`: those that the publisher sent to several brokers itself; of what came through another one it says
-    nothing.
-    """
+    """`ended`: legs that ended at `source` while the topic moved, as (publisher, last, brokers it sent to) (rule 6)."""
 
     origin: str
     incarnation: int
     generation: int
     source: str
-    ended: tuple[tuple[int, int], ...]
-    ended_here: tuple[tuple[int, int], ...] = ()
+    ended: tuple[tuple[int, int, tuple[str, ...]], ...]
 
 
 class Beat(_Message, frozen=True):

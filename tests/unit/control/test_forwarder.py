@@ -189,11 +189,11 @@ def test_an_end_is_forwarded_and_told_with_the_next_marker() -> None:
     assert sends(one.frame(message(4, flags=END), 3.0)) == [("H1", ("H0", "H1"))]
     (marker,) = one.launch(Launch("t", "H1", 8, 1))
     assert isinstance(marker, Send)
-    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4),))
+    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4, ("H0",)),))
 
 
-def test_an_end_that_was_sent_to_several_brokers_is_told_as_one_of_this_broker_only() -> None:
-    """What the publisher sent to another broker itself may still be under way there."""
+def test_an_end_is_told_with_all_the_brokers_that_its_publisher_sent_to() -> None:
+    """What it sent to another of them itself may still be under way there."""
     several = Route(1, Strategy.ALL_PUBLISHERS, ("H0", "H2"))
     one = Forwarder("t", "H0", 5, several, timing=TIMING)
     one.prepare(Prepare("t", 3, 2, (several, NEW), 1, ()), 1.0, fresh=False)
@@ -201,7 +201,7 @@ def test_an_end_that_was_sent_to_several_brokers_is_told_as_one_of_this_broker_o
     one.frame(message(4, flags=END), 3.0)
     (marker,) = one.launch(Launch("t", "H1", 8, 1))
     assert isinstance(marker, Send)
-    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", (), ((7, 4),))
+    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4, ("H0", "H2")),))
 
 
 def test_an_idle_path_shows_its_counter_with_every_beat() -> None:

@@ -313,8 +313,29 @@ def test_a_publisher_that_ended_its_leg_or_itself_is_not_missed() -> None:
     assert streams.tick(SETTLED, 3 * TIMING.lease_s) == []
 
 
+def test_a_mark_of_a_leg_that_is_over_which_comes_late_changes_nothing() -> None:
+    streams = knowing(1, 2)
+    streams.mark(mark(2, flags=END), "H0", SETTLED, 1.0, ends=True)
+    streams.mark(mark(2, trail=FORWARDED), "H0", SETTLED, 1.1, ends=False)
+    assert streams.tick(SETTLED, 2 * TIMING.lease_s) == []
+
+
 def test_one_that_was_missed_and_comes_back_is_missed_again_when_it_vanishes() -> None:
     streams = knowing(1)
     streams.tick(SETTLED, TIMING.lease_s)
     streams.data(message(2), SETTLED, TIMING.lease_s + 1.0)
     assert gaps(streams.tick(SETTLED, 2 * TIMING.lease_s + 1.0)) == [(3, None)]
+
+
+def test_a_leg_that_ended_while_its_publisher_was_a_stranger_rests_too() -> None:
+    streams = opened()
+    streams.data(message(5, first=5, before=1), UNSETTLED, 0.0)
+    streams.mark(mark(5, flags=END, first=5), "H0", UNSETTLED, 0.1, ends=True)
+    assert delivered(streams.settle(msgspec.structs.replace(SETTLED, floor=2), 1.0)) == [5]
+    assert streams.tick(SETTLED, 1.0 + 2 * TIMING.lease_s) == []
+
+
+def test_what_its_agent_and_its_silence_both_show_is_reported_once() -> None:
+    streams = knowing(1, 2)
+    assert gaps(streams.gone(P)) == [(3, None)]
+    assert streams.tick(SETTLED, TIMING.lease_s) == []

@@ -1,5 +1,7 @@
 """A subscriber that moves: it attaches, waits for its barrier, lingers, leaves; and says what it may have missed."""
 
+import pytest
+
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
 from nearcast.control.subscriber import Subscriber
 from nearcast.control.timing import Timing
@@ -256,11 +258,15 @@ def test_after_a_tick_no_time_is_left_that_has_come_already() -> None:
             assert one.wake_s() > now
 
 
-def test_a_leg_that_ended_at_its_own_broker_only_is_not_over_where_its_marker_was_forwarded() -> None:
-    """The publisher sent to both brokers: what H0 has seen says nothing of what H1 still has to bring."""
+@pytest.mark.parametrize(("sent_to", "proves"), [(("H0", "H1"), False), (("H1", "H2"), True), (("H1",), True)])
+def test_that_a_leg_ended_at_another_broker_is_proof_unless_it_was_sent_here_too(
+    sent_to: tuple[str, ...], proves: bool
+) -> None:
+    """What H1 has seen says nothing of what the publisher sent to H0 itself."""
     one = settled()
     later = Envelope(0, 7, 2, 2, 1, 2, 0, b"", Trail("H0", 1, 1, 1, BOTH))
     assert one.frame(later, "H0", 5.0) == []
-    assert one.frame(notice(Marker("t", "H1", 8, 1, "H1", (), ((7, 1),)), 2), "H0", 5.1) == []
-    (started,) = one.frame(notice(Marker("t", "H1", 8, 1, "H0", (), ((7, 1),)), 2), "H0", 5.2)
-    assert started == Deliver(later)
+    out = one.frame(notice(Marker("t", "H1", 8, 1, "H1", ((7, 1, sent_to),)), 2), "H0", 5.1)
+    assert (out == [Deliver(later)]) is proves
+    if not proves:
+        assert one.frame(notice(Marker("t", "H1", 8, 1, "H0", ((7, 1, sent_to),)), 2), "H0", 5.2) == [Deliver(later)]
