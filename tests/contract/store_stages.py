@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -9,9 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from nearcast.fleet.servers import Server, ServerSpec
+from nearcast.fleet.shape import Shape
+from nearcast.fleet.wan import WanEmulator
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.store.store import Entry, Store
-from nearcast.transport.endpoint import NATS, Endpoint
+from nearcast.transport.endpoint import NATS
+from tests.contract.link_stages import stopped
 
 
 class StoreStage(Protocol):
@@ -48,81 +52,18 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-class Relay:
-    """Stands between one process and the server, so that the two can be cut off from each other."""
-
-    def __init__(self, server: Server) -> None:
-        self.whole = True
-        self._server = server
-        self._listening: asyncio.Server | None = None
-        self._relayed: dict[asyncio.Task[None], None] = {}
-
-    async def open(self) -> Endpoint:
-        self._listening = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return Endpoint(NATS, "127.0.0.1", self._listening.sockets[0].getsockname()[1])
-
-    async def cut(self) -> None:
-        self.whole = False
-        for task in list(self._relayed):
-            task.cancel()
-        await asyncio.gather(*self._relayed, return_exceptions=True)
-
-    async def close(self) -> None:
-        await self.cut()
-        assert self._listening is not None
-        self._listening.close()
-        await self._listening.wait_closed()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self.whole:
-            writer.transport.abort()
-            return
-        task = asyncio.create_task(self._relay(reader, writer))
-        self._relayed[task] = None
-        task.add_done_callback(self._relayed.pop)
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers = [writer]
-        try:
-            endpoint = self._server.endpoint
-            onward, back = await asyncio.open_connection(endpoint.host, endpoint.port)
-            writers.append(back)
-            ways = [asyncio.create_task(copy(reader, back)), asyncio.create_task(copy(onward, writer))]
-            try:
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
-        except OSError:
-            pass  # no server, no connection
-        finally:
-            for one in writers:
-                one.transport.abort()
-
-
-async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-
-
-def is_stopped(pid: int) -> bool:
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return all((thread / "stat").read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
-
-
 class NatsKvStage:
+    """Every process reaches the server by a way of its own, which can be cut."""
+
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._relays: dict[str, Relay] = {}
+        self._ways = WanEmulator(random.Random(1))
         self._stores: dict[str, NatsKvStore] = {}
 
     async def store(self, process: str) -> NatsKvStore:
         if process not in self._stores:
-            relay = self._relays[process] = Relay(self._server)
-            store = self._stores[process] = NatsKvStore(await relay.open(), name=process)
+            way = await self._ways.open(process, self._server.name, self._server.endpoint, Shape(0.0))
+            store = self._stores[process] = NatsKvStore(way, name=process)
             await store.open()
         return self._stores[process]
 
@@ -134,22 +75,21 @@ class NatsKvStage:
 
     async def freeze_store(self) -> None:
         self._server.pause()
-        await until(lambda: is_stopped(self._server.pid))  # a thread may still answer for a moment
+        await until(lambda: stopped(self._server.pid))  # a thread may still answer for a moment
 
     async def thaw_store(self) -> None:
         self._server.resume()
 
     async def cut_off(self, process: str) -> None:
-        await self._relays[process].cut()
+        self._ways.cut(process, self._server.name)
 
     async def reconnect(self, process: str) -> None:
-        self._relays[process].whole = True
+        await self._ways.heal(process, self._server.name)
 
     async def close(self) -> None:
         for store in self._stores.values():
             await store.close()
-        for relay in self._relays.values():
-            await relay.close()
+        await self._ways.close()
 
 
 @contextlib.asynccontextmanager

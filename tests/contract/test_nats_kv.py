@@ -19,7 +19,8 @@ from nearcast.store.nats_kv import NatsKvStore
 from nearcast.store.nats_session import PATIENCE_S
 from nearcast.store.store import ABSENT, MAX_VALUE_BYTES
 from nearcast.transport.endpoint import NATS, REDIS, Endpoint, Tls
-from tests.contract.store_stages import is_stopped, until
+from tests.contract.link_stages import stopped
+from tests.contract.store_stages import until
 
 
 @asynccontextmanager
@@ -204,7 +205,7 @@ async def until_answered(store: NatsKvStore) -> None:
 async def test_who_waits_for_an_answer_is_told_at_once_when_the_server_dies(tmp_path: Path) -> None:
     async with running(tmp_path) as server, opened(server.endpoint) as store:
         server.pause()
-        await until(lambda: is_stopped(server.pid))
+        await until(lambda: stopped(server.pid))
         began_s = time.monotonic()
         asking = asyncio.create_task(store.put("k", b"1", ABSENT))
         await asyncio.sleep(0.01)
@@ -218,7 +219,7 @@ async def test_a_frozen_server_that_takes_nothing_more_holds_nobody_up(tmp_path:
     """Its sockets are full: even a farewell could not be sent."""
     async with running(tmp_path) as server, opened(server.endpoint) as store:
         server.pause()
-        await until(lambda: is_stopped(server.pid))
+        await until(lambda: stopped(server.pid))
         began_s = time.monotonic()
         puts = [store.put(f"k{number}", bytes(MAX_VALUE_BYTES), ABSENT) for number in range(12)]
         outcomes = await asyncio.gather(*puts, return_exceptions=True)
