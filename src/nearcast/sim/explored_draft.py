@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from nearcast.sim.explored_broker import Broker
+from nearcast.sim.explored_normal import Normal
 from nearcast.sim.explored_outbox import COORDINATOR, Violated, agent_of
 from nearcast.sim.explored_processes import Process
+from nearcast.sim.explored_scenario import Scenario
 from nearcast.sim.explored_state import AWAY, DISTURBED, FAULTS, NOW, PROCESSES, SCRIPT, Numbers, State, Steps
 from nearcast.wire.envelope import Envelope
 
@@ -21,12 +23,12 @@ class Layout:
 
     __slots__ = ("away", "beside", "brokers", "index", "links", "names", "pairs", "queues", "steps", "times")
 
-    def __init__(self, names: tuple[str, ...], brokers: tuple[str, ...], *, beside: bool) -> None:
+    def __init__(self, names: tuple[str, ...], scenario: Scenario) -> None:
         self.names = names
-        self.brokers = brokers
-        self.beside = beside
+        self.brokers = scenario.brokers
+        self.beside = scenario.beside
         self.index = {name: index for index, name in enumerate(names)}
-        self.steps = Steps()
+        self.steps = Steps(Normal(scenario) if scenario.reduced else None)
         self.pairs: Numbers[tuple[str, str]] = Numbers()
         self.queues: Numbers[tuple[int, ...]] = Numbers()
         self.times: Numbers[float] = Numbers()
@@ -125,7 +127,8 @@ class Draft:
                 self.take(target, "", (wish, source))  # the library does it when it is connected again
             return
         pair = layout.pairs((source, target))
-        beside = layout.beside and target[1:] == source and pair not in self.channels
+        awake = (target, target) not in self.away
+        beside = layout.beside and target[1:] == source and awake and pair not in self.channels
         if beside and isinstance(layout.steps.messages.values[message], Envelope):
             self._take(target, source, message)
             return

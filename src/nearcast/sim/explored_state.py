@@ -8,7 +8,7 @@ states are one only if they are equal.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from nearcast.sim.explored_outbox import Outbox, Violated
@@ -47,9 +47,10 @@ Step = tuple[int, tuple[tuple[str, int], ...], tuple[str, ...]]
 class Steps:
     """Every state that any process has been in, and every step from one to the next."""
 
-    __slots__ = ("_numbers", "_steps", "messages", "processes", "wake_s")
+    __slots__ = ("_normal", "_numbers", "_steps", "messages", "processes", "wake_s")
 
-    def __init__(self) -> None:
+    def __init__(self, normal: Callable[[Process], None] | None) -> None:
+        self._normal = normal
         self.processes: list[Process] = []
         self.wake_s: list[float] = []
         self.messages: Numbers[Hashable] = Numbers()
@@ -57,6 +58,8 @@ class Steps:
         self._steps: dict[tuple[int, str, int, float], Step | Violated] = {}
 
     def number(self, name: str, process: Process) -> int:
+        if self._normal is not None:
+            self._normal(process)
         key = (name, freeze(process))
         number = self._numbers.setdefault(key, len(self.processes))
         if number == len(self.processes):

@@ -39,7 +39,7 @@ class World:
         publishers = tuple(f"P{number}" for number in range(len(scenario.publishers)))
         agents = tuple(agent_of(broker) for broker in scenario.brokers)
         names = (*scenario.brokers, COORDINATOR, *agents, *publishers, SUBSCRIBER)
-        self.layout = Layout(names, scenario.brokers, beside=scenario.beside)
+        self.layout = Layout(names, scenario)
         self.order = Order(scenario, self.layout)
         self._deliveries: dict[int, Event] = {}
 
@@ -163,11 +163,11 @@ class World:
                 late.append(self._delivery(pair))  # a leader that was replaced may have slept before it spoke
                 continue
             at = state[PROCESSES + layout.index[target]]
-            if self.order.at_once(state, pair, at, layout.queues.values[queue][0], now):
-                return self._delivery(pair)
             process = processes[at]
             if isinstance(process, Broker) and source in process.busy:
                 continue  # a connection's frames are handled one after the other
+            if self.order.at_once(state, pair, at, layout.queues.values[queue][0], now):
+                return self._delivery(pair)
             under_way.append(self._delivery(pair))
         return None
 
