@@ -133,7 +133,7 @@ class Session:
         self._newest: Connection | None = None
         self._connection: Connection | None = None  # the newest, while it is up
         self._connected = asyncio.Event()
-        self._why = "it has not been opened"
+        self._why = "it does not answer"
         self.closed = True
 
     async def open(self) -> None:
@@ -150,7 +150,6 @@ class Session:
 
     async def close(self) -> None:
         self.closed = True
-        self._why = "it was closed here"
         if self._newest is not None:
             self._newest.broke()
         await self._crew.close()
@@ -162,7 +161,7 @@ class Session:
         """
         what = f"{what}: the store at {self._endpoint.url}"
         if self.closed:
-            raise StoreDown(f"{what} is not asked: {self._why}")
+            raise StoreDown(f"{what} is not asked: it was closed here, or never opened")
         connection: Connection | None = None
         task = asyncio.current_task()
         assert task is not None
@@ -174,7 +173,7 @@ class Session:
                     yield connection
         except TimeoutError:
             if self.closed:
-                raise StoreDown(f"{what} is not asked any more: {self._why}") from None
+                raise StoreDown(f"{what} is not asked any more: it was closed here") from None
             if connection is None:
                 raise StoreDown(f"{what} cannot be reached, and nothing was done: {self._why}") from None
             how = "was lost before it answered" if connection.broken else f"has not answered for {PATIENCE_S:.0f} s"
