@@ -50,12 +50,13 @@ class Stream:
 
 
 class Stranger:
-    __slots__ = ("ended", "held", "held_s", "since_s", "top")
+    __slots__ = ("ended", "held", "held_s", "low", "since_s", "top")
 
     def __init__(self, now: float) -> None:
         self.held: dict[int, Envelope] = {}
         self.held_s = now  # since when something of it is held
         self.top = 0  # the highest number that a mark of it has shown
+        self.low = 1  # what is before this has been delivered, or never was
         self.ended: dict[str, int] = {}  # broker -> END that came through it
         self.since_s = now
 
@@ -103,15 +104,16 @@ class Streams:
             stream.ended = max(stream.ended, envelope.seq) if ends else stream.ended
             proven = envelope.seq if view.alone and _direct(envelope, stream) else 0
             return self._advance(envelope.publisher, stream, proven, now)
-        if envelope.publisher in self.strangers:
-            stranger = self.strangers[envelope.publisher]
+        stranger = self.strangers.get(envelope.publisher)
+        if stranger is not None:
             stranger.top = max(stranger.top, envelope.seq)
         if ends:
             return self.ended(envelope.publisher, envelope.seq, via, view, now)
         # Of a stranger, only the mark that came the way its messages come shows that they are past.
         passed = envelope.trail is None and envelope.seq >= envelope.first
-        if view.settled and passed and envelope.publisher not in self.strangers:
-            self.known[envelope.publisher] = Stream(envelope.seq + 1, now)
+        if view.settled and passed and (stranger is None or not stranger.held):
+            low = 1 if stranger is None else self.strangers.pop(envelope.publisher).low
+            self.known[envelope.publisher] = Stream(max(low, envelope.seq + 1), now)
         return []
 
     def ended(self, publisher: int, last: int, via: str, view: View, now: float) -> list[Instruction]:
@@ -147,12 +149,15 @@ class Streams:
         """
         self._opened = True
         out: list[Instruction] = []
-        for stream in self.known.values():
+        for publisher, stream in list(self.known.items()):
             if stream.top >= stream.next:
                 stream.next = _last_run(stream.held, stream.top)
                 stream.held = {seq: each for seq, each in stream.held.items() if seq >= stream.next}
-                stream.waiting_s = math.inf
                 out += self._drain(stream)
+            # What it has sent since, elsewhere, is not owed either: where it goes on is decided anew.
+            del self.known[publisher]
+            self.strangers[publisher] = stranger = Stranger(now)
+            stranger.low = stream.next
         for publisher, stranger in list(self.strangers.items()):
             if stranger.held:
                 start = _last_run(stranger.held, max(stranger.top, *stranger.held))
@@ -216,6 +221,8 @@ class Streams:
             self.known[envelope.publisher] = stream = Stream(-1, now)
             return self._unordered(stream, envelope)
         stranger = self.strangers.setdefault(envelope.publisher, Stranger(now))
+        if envelope.seq < stranger.low:
+            return []
         if not stranger.held:
             stranger.since_s = stranger.held_s = now
         before = stranger.held.get(envelope.seq)
@@ -227,12 +234,12 @@ class Streams:
         if not stranger.held:
             return []
         start = stranger.held[min(stranger.held)]
-        if start.seq == 1 or (view.settled and self._may_start(start, stranger, view)):
+        if start.seq == stranger.low or (view.settled and self._may_start(start, stranger, view)):
             return self._start(publisher, stranger, start.seq, now)
         return []
 
     def _may_start(self, start: Envelope, stranger: Stranger, view: View) -> bool:
-        if start.seq == 1:  # nothing can come before it, whatever is moving
+        if start.seq == stranger.low:  # nothing can come before it, whatever is moving
             return True
         if start.seq > start.first:
             return start.trail is None or start.trail.known_epoch <= view.epoch

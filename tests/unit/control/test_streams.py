@@ -339,3 +339,27 @@ def test_what_its_agent_and_its_silence_both_show_is_reported_once() -> None:
     streams = knowing(1, 2)
     assert gaps(streams.gone(P)) == [(3, None)]
     assert streams.tick(SETTLED, TIMING.lease_s) == []
+
+
+def test_what_was_delivered_before_subscribe_returned_is_not_delivered_again_and_what_follows_it_is() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(1), UNSETTLED, 0.0)
+    streams.open(1.0)
+    assert streams.data(message(1, trail=FORWARDED), SETTLED, 1.1) == []
+    assert delivered(streams.data(message(2), UNSETTLED, 1.2)) == [2]
+
+
+def test_what_was_sent_elsewhere_before_subscribe_returned_is_no_gap_when_its_publisher_goes_on() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(1), UNSETTLED, 0.0)
+    streams.open(1.0)
+    assert delivered(streams.data(message(21, first=13), SETTLED, 5.0)) == [21]
+    assert streams.tick(SETTLED, 5.0 + TIMING.patience_s) == []
+
+
+def test_a_direct_mark_shows_that_what_it_names_was_sent_before_subscribe_returned() -> None:
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(1), UNSETTLED, 0.0)
+    streams.open(1.0)
+    streams.mark(mark(20), "H0", SETTLED, 1.5, ends=False)
+    assert delivered(streams.data(message(21), SETTLED, 2.0)) == [21]
