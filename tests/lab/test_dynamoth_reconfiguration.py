@@ -7,14 +7,15 @@ from typer.testing import CliRunner
 
 from nearcast.cli.main import app
 from nearcast.lab.experiment import RunSettings
-from nearcast.lab.experiments.dynamoth_reconfiguration import EXPERIMENT, NAME
+from nearcast.lab.experiments.dynamoth_reconfiguration import DISPUTED, EXPERIMENT, NAME, UNFINISHED
 
 
 def test_the_claims_hold_on_a_few_seeds() -> None:
     outcome = EXPERIMENT.run(RunSettings(mode="virtual", seed=300, seeds=8, quick=True, jobs=2))
-    assert {claim.statement: claim.holds for claim in outcome.claims} == {
-        expectation.statement: True for expectation in EXPERIMENT.expectations
-    }
+    assert [claim.statement for claim in outcome.claims if not claim.holds] == []
+    only_live = {UNFINISHED, DISPUTED}
+    claimed = {claim.statement for claim in outcome.claims}
+    assert claimed == {each.statement for each in EXPERIMENT.expectations if each not in only_live}
     assert outcome.metrics["replay"] == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nearcast.client import Client, Overflow, SlowConsumer, Subscription
 from nearcast.control.instructions import Ready
-from nearcast.domain.errors import ConfigError, LeaseLost, LinkClosed, TopicNameError
+from nearcast.domain.errors import ConfigError, LeaseLost, LinkClosed, MessageTooLarge, TopicNameError
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.route import Strategy
@@ -387,3 +387,17 @@ async def test_a_publisher_that_dies_is_reported_and_nothing_else(start_fleet: S
     result = await finish(fleet)
     assert result.honest
     assert (result.gaps, result.discontinuities) == (1, 0)
+
+
+@in_virtual_time
+async def test_a_message_that_is_too_large_is_refused_and_uses_no_number(
+    start_fleet: StartFleet, finish: Finish
+) -> None:
+    fleet = await start_fleet()
+    sender, receiver = fleet.start_client("sender"), fleet.start_client("receiver")
+    await fleet.subscribe(receiver, "t")
+    with pytest.raises(MessageTooLarge, match="1000001 bytes; at most 1000000"):
+        await fleet.publish(sender, "t", b"x" * 1_000_001)
+    await fleet.publish(sender, "t", b"x" * 1_000_000)
+    result = await finish(fleet)
+    assert (result.clean, result.delivered) == (True, 1)

@@ -82,8 +82,8 @@ class Client:
     ) -> int:
         """Returns the message's sequence number once it is handed to the server's connection.
 
-        `begun` is told the number before the message leaves. Raises TopicNameError, or LeaseLost when no route could
-        be had in time, or LinkClosed after `close()`.
+        `begun` is told the number before the message leaves. Raises TopicNameError, MessageTooLarge, LeaseLost when no
+        route could be had in time, or LinkClosed after `close()`.
         """
         return await self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
 

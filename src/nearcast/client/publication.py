@@ -6,12 +6,12 @@ from collections.abc import Callable
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Instruction, Say, Send
 from nearcast.control.publisher import Publisher
-from nearcast.domain.errors import LeaseLost, LinkClosed, LinkError
+from nearcast.domain.errors import LeaseLost, LinkClosed, LinkError, MessageTooLarge
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.control import AGENT_SUBJECT, ToClient, Unsure, Welcome, seal
-from nearcast.wire.envelope import encode
+from nearcast.wire.envelope import MOST_PAYLOAD_BYTES, encode
 
 _CONFIRM_S = 0.1  # how long confirmations are put together, at the price of as much to send again after a break
 
@@ -32,6 +32,10 @@ class Publication:
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
         """Hands the message to the connections of its route and returns its sequence number."""
         machine = self.machine
+        if len(payload) > MOST_PAYLOAD_BYTES:
+            raise MessageTooLarge(
+                f"topic {machine.topic!r}: the message has {len(payload)} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
+            )
         if not self._can_publish():
             await self._wait_for_route(timeout_s)
         if begun is not None:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mode = Literal["live", "virtual", "flow"]
-Option = Literal["seeds", "faults"]
+Option = Literal["seeds", "faults", "brokers"]
+Kind = Literal["nats", "redis"]
 
 Cell = str | int | float | bool | None
 Metric = Cell | Sequence["Metric"] | Mapping[str, "Metric"]
@@ -36,6 +37,7 @@ class RunSettings:
 
     `seed` is the first seed; `seeds` how many from there on, or None for as many as the experiment takes by itself.
     `quick` may shrink sizes, never change a rule. `jobs` is the number of processes; it must not change the outcome.
+    `brokers` is the kind of servers of a live run; None for NATS.
     """
 
     mode: Mode
@@ -44,6 +46,7 @@ class RunSettings:
     quick: bool = False
     faults: bool = False
     jobs: int = 1
+    brokers: Kind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,10 @@ class Experiment:
             return f"{self.name} takes one seed, not a number of them: leave out --seeds"
         if settings.faults and "faults" not in self.options:
             return f"{self.name} has no faults to switch on: leave out --faults"
+        if settings.brokers is not None and ("brokers" not in self.options or settings.mode != "live"):
+            return "--brokers is for experiments on real servers: add --mode live, or leave it out"
+        if settings.mode == "live" and settings.seeds is not None:
+            return "a live run takes one seed, not a number of them: leave out --seeds"
         return None
 
     def run(self, settings: RunSettings, progress: Progress = silent) -> Outcome:

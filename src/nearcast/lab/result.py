@@ -44,7 +44,12 @@ class Result:
 def run_directory(root: Path, experiment: str, settings: RunSettings) -> Path:
     """Where a run goes when nobody says where: one directory per way of running, so that the last of each is kept."""
     variant = "-".join(
-        (settings.mode, *(("faults",) if settings.faults else ()), *(("quick",) if settings.quick else ()))
+        (
+            settings.mode,
+            *((settings.brokers,) if settings.brokers else ()),
+            *(("faults",) if settings.faults else ()),
+            *(("quick",) if settings.quick else ()),
+        )
     )
     return root / experiment / variant
 

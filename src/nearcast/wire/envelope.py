@@ -39,6 +39,8 @@ _KNOWN_FLAGS = CONTROL | FORWARDED | END | HEARTBEAT | PLAIN
 _HEADER = struct.Struct("<2sBBQQIIQq")
 _TRAIL = struct.Struct("<QQIB")
 HEADER_BYTES = _HEADER.size
+MOST_PAYLOAD_BYTES = 1_000_000
+"""Header and trail come on top: the whole must fit what every kind of server takes (NATS: 1 MiB by default)."""
 
 
 class Trail(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,7 @@ import typer
 from nearcast.cli.output import HOLDS, print_table, show_number
 from nearcast.cli.progress import progress_bar
 from nearcast.domain.errors import ConfigError
-from nearcast.lab.experiment import Mode, RunSettings
+from nearcast.lab.experiment import Kind, Mode, RunSettings
 from nearcast.lab.fanout import available_jobs
 from nearcast.lab.result import RESULTS_ROOT, Result, check_writable, run_directory, write_result
 
@@ -32,6 +32,10 @@ def run_experiment(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, the same rules; within a minute.")] = False,
     faults: Annotated[bool, typer.Option("--faults", help="With crashes, cuts, pauses and partitions.")] = False,
+    brokers: Annotated[
+        Kind | None,
+        typer.Option(help="The kind of real servers, with --mode live; by default nats.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -53,6 +57,7 @@ def run_experiment(
         quick=quick,
         faults=faults,
         jobs=jobs or available_jobs(),
+        brokers=brokers,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

@@ -1,10 +1,11 @@
 """DYN-6: topics move, change strategy, and clients come and go; nothing is lost, repeated or out of order.
 
 Virtual time: every seed is a run of the production client, agent and coordinator on a simulated network of its own, and
-ends in the history checker.
+ends in the history checker. Live: one run on real servers, judged by the same checker.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ from nearcast.control.rules import ALL_ON
 from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
+from nearcast.lab.live.run import LiveScale, play
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.reconfiguration import grace_s, run_seed
 
@@ -21,12 +23,16 @@ if TYPE_CHECKING:
 NAME = "dynamoth.reconfiguration"
 _SEEDS = 1000
 _QUICK_SEEDS = 100
+_LIVE = LiveScale(fanout=200, moves=200, kills=50)
+_LIVE_QUICK = LiveScale(fanout=50, moves=30, kills=2)
 _BARRIER_OFF_SEEDS = 8  # enough to see what the barrier is for; each is a run of its own
 
 LOST = Expectation("DYN-6", "messages lost without a report", "== 0")
 DUPLICATED = Expectation("DYN-6", "messages delivered twice", "== 0")
 REORDERED = Expectation("DYN-6", "messages out of their publisher's order", "== 0")
 FALSE_ALARMS = Expectation("DYN-6", "gaps and discontinuities reported in runs without faults", "== 0")
+UNFINISHED = Expectation("DYN-6", "moves that did not end", "== 0")
+DISPUTED = Expectation("DYN-6", "epochs that were written with two different routes", "== 0")
 BARRIER_OFF = Expectation("DYN-6", "messages missing, reported or not, with the barrier off", "> 0")
 
 
@@ -46,6 +52,41 @@ class SeedRow(NamedTuple):
 
 
 def measure(settings: RunSettings, progress: Progress) -> Outcome:
+    return (_measure_live if settings.mode == "live" else _measure_virtual)(settings, progress)
+
+
+def _measure_live(settings: RunSettings, progress: Progress) -> Outcome:
+    kind = settings.brokers or "nats"
+    scale = _LIVE_QUICK if settings.quick else _LIVE
+    if not settings.faults:
+        scale = replace(scale, kills=0)
+    found = play(kind, scale, settings.seed, progress)
+    checked = found.checked
+    claims = [
+        LOST.judge(len(checked.lost) + len(checked.invented)),
+        DUPLICATED.judge(len(checked.duplicated)),
+        REORDERED.judge(len(checked.reordered)),
+        UNFINISHED.judge(len(found.unfinished)),
+        DISPUTED.judge(found.disputed),
+    ]
+    if not settings.faults:
+        claims.append(FALSE_ALARMS.judge(checked.gaps + checked.discontinuities))
+    return Outcome(
+        claims=tuple(claims),
+        metrics={
+            "brokers": kind,
+            "servers": scale.servers,
+            "fanout": scale.fanout,
+            "moves": found.moves,
+            "moves_refused": found.refused,
+            "killed": found.killed,
+            "seconds": round(found.seconds, 1),
+            **checked.counts(),
+        },
+    )
+
+
+def _measure_virtual(settings: RunSettings, progress: Progress) -> Outcome:
     count = settings.seeds or (_QUICK_SEEDS if settings.quick else _SEEDS)
     seeds = range(settings.seed, settings.seed + count)
     rows = map_seeds(partial(judge_seed, faults=settings.faults), seeds, settings.jobs, progress)
@@ -125,8 +166,8 @@ EXPERIMENT = Experiment(
     name=NAME,
     paper="Dynamoth, section IV",
     summary="random moves and strategy changes under traffic, clients joining and leaving, with or without faults",
-    expectations=(LOST, DUPLICATED, REORDERED, FALSE_ALARMS, BARRIER_OFF),
-    modes=("virtual",),
+    expectations=(LOST, DUPLICATED, REORDERED, FALSE_ALARMS, UNFINISHED, DISPUTED, BARRIER_OFF),
+    modes=("virtual", "live"),
     measure=measure,
-    options=("seeds", "faults"),
+    options=("seeds", "faults", "brokers"),
 )

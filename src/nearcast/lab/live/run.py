@@ -62,7 +62,7 @@ class LiveResult:
     refused: int
     killed: dict[str, int]
     unfinished: list[str]  # topics whose move was not over in time
-    owners: int  # epochs of topics that were written with more than one route: must be 0
+    disputed: int  # epochs of topics that were written with more than one route
     seconds: float = 0.0
 
 
