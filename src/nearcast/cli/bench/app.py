@@ -2,10 +2,12 @@
 
 import typer
 
+from nearcast.cli.bench.client import bench_client
 from nearcast.cli.bench.ring import bench_ring
 from nearcast.cli.bench.wan import bench_wan
 
 app = typer.Typer(help="Measure parts of nearcast on this machine.", no_args_is_help=True)
+app.command("client")(bench_client)
 app.command("ring")(bench_ring)
 app.command("wan")(bench_wan)
 
