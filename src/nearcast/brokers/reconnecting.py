@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -110,9 +111,9 @@ class ReconnectingLink:
 
     async def rtt(self) -> float:
         session = self._session_up("rtt")
-        asked_s = self._loop.time()
+        asked_s = time.perf_counter()  # uvloop's own clock counts milliseconds
         await session.ping()
-        return self._loop.time() - asked_s
+        return time.perf_counter() - asked_s
 
     async def close(self) -> None:
         if self._closed:

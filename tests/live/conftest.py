@@ -1,0 +1,91 @@
+"""A whole deployment of real processes, started by the command that users start it with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Fleet:
+    """`nearcast up` in a directory of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.state = folder / ".nearcast"
+        argv = [sys.executable, "-m", "nearcast", "up", "--json", "--state", str(self.state), *options]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if line.startswith("}"):
+                break
+        assert lines, self.process.communicate()[1]
+        self.ready = json.loads("".join(lines))
+
+    @property
+    def config(self) -> Path:
+        return self.state / "nearcast.toml"
+
+    def children(self) -> dict[str, int]:
+        """Name and pid of every child that runs now."""
+        status = json.loads((self.state / "fleet.json").read_text())
+        return {child["name"]: child["pid"] for child in status["children"] if child["state"] == "running"}
+
+    def run(self, *arguments: str, given: str | None = None) -> Result:
+        argv = [sys.executable, "-m", "nearcast", *arguments]
+        env = {**os.environ, "NEARCAST_CONFIG": str(self.config)}
+        done = subprocess.run(argv, env=env, input=given, capture_output=True, text=True, timeout=60, check=False)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        argv = [sys.executable, "-m", "nearcast", *arguments]
+        env = {**os.environ, "NEARCAST_CONFIG": str(self.config)}
+        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def until_well(self, deadline_s: float = 30.0) -> Any:
+        until_s = time.monotonic() + deadline_s
+        while True:
+            status = self.run("status", "--json")
+            if status.code == 0:
+                return status.json
+            assert time.monotonic() < until_s, status
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture(params=["nats", "redis"])
+def kind(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, kind: str) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path, "--brokers", kind)
+    try:
+        fleet.until_well()
+        yield fleet
+    finally:
+        fleet.stop()
