@@ -10,7 +10,7 @@ from typing import Self
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
 from nearcast.control.subscriber import Subscriber
-from nearcast.domain.errors import LinkClosed, NearcastError
+from nearcast.domain.errors import LinkClosed, NearcastError, WireError
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.transport.alarm import Alarm
@@ -141,15 +141,25 @@ class Subscription:
 
     def _receive(self, broker: str) -> Callable[[bytes], None]:
         source = f"topic {self.topic} at {broker}"
+        key, now, machine = self._key, self._clock.now, self.machine
+        passes, deliver = machine.passes, self._deliver
 
         def receive(data: bytes) -> None:
-            envelope = self._rejects.read(lambda: decode(data, self._key), source)
-            if envelope is None or self._over:
+            try:
+                envelope = decode(data, key)
+            except WireError as error:
+                self._rejects.note(error, source)
                 return
-            out = self.machine.frame(envelope, broker, self._clock.now())
+            if self._over:
+                return
+            now_s = now()
+            if passes(envelope, broker, now_s):
+                deliver(envelope)
+                return
+            out = machine.frame(envelope, broker, now_s)
             if len(out) == 1 and type(out[0]) is Deliver:  # nothing but the message itself: no timer has changed
-                self._deliver(out[0].envelope)
-            elif out or envelope.notice is None or self.machine.barrier is not None:
+                deliver(out[0].envelope)
+            elif out or envelope.notice is None or machine.barrier is not None:
                 self._do(out)  # else a notice for others, or a beat, which only puts off what was due
 
         return receive
@@ -191,7 +201,8 @@ class Subscription:
             self._on_message(message)
         elif len(self._buffer) < self._size:
             self._buffer.append(message)
-            self._wake()
+            if self._takers:
+                self._wake()
         else:
             self._overflowed(message)
 
@@ -229,8 +240,7 @@ class Subscription:
         return LinkClosed(f"topic {self.topic!r}: closed before it was subscribed to")
 
     def _wake(self) -> None:
-        if self._takers:
-            takers, self._takers = self._takers, []
-            for taker in takers:
-                if not taker.done():
-                    taker.set_result(None)
+        takers, self._takers = self._takers, []
+        for taker in takers:
+            if not taker.done():
+                taker.set_result(None)

@@ -72,17 +72,27 @@ class Streams:
         self.strangers: dict[int, Stranger] = {}
         self._opened = False  # whether `subscribe()` has returned
 
+    def passes(self, envelope: Envelope, now: float) -> bool:
+        """The common case, kept short: what comes next, with nothing held and no hole open. It is to be delivered."""
+        stream = self.known.get(envelope.publisher)
+        seq = envelope.seq
+        if stream is None or seq != stream.next or stream.top >= seq:
+            return False
+        stream.next = seq + 1
+        stream.top = seq
+        stream.heard_s = now
+        stream.missed = False
+        return True
+
     def data(self, envelope: Envelope, view: View, now: float) -> list[Instruction]:
+        if self.passes(envelope, now):
+            return [Deliver(envelope)]
         stream = self.known.get(envelope.publisher)
         if stream is None:
             return self._from_stranger(envelope, view, now)
         stream.heard_s = now
         stream.missed = False
         seq = envelope.seq
-        if seq == stream.next and stream.top < seq:  # the common case, kept short: nothing is held and no hole is open
-            stream.next = seq + 1
-            stream.top = seq
-            return [Deliver(envelope)]
         if not self.rules.legs:
             return self._unordered(stream, envelope)
         if seq < stream.next or seq in stream.held:

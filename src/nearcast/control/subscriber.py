@@ -143,7 +143,18 @@ class Subscriber:
 
     # What comes in on the topic
 
+    def passes(self, envelope: Envelope, via: str, now: float) -> bool:
+        """The common case, kept short: `frame` would deliver it and do nothing else, and no timer changes."""
+        if envelope.flags or envelope.trail is not None or not self.streams.passes(envelope, now):
+            return False
+        attachment = self.attachments.get(via)
+        if attachment is not None:
+            attachment.heard_s = now
+        return True
+
     def frame(self, envelope: Envelope, via: str, now: float) -> list[Instruction]:
+        if self.passes(envelope, via, now):
+            return [Deliver(envelope)]
         attachment = self.attachments.get(via)
         if attachment is not None:
             attachment.heard_s = now

@@ -1,10 +1,9 @@
 """A message as the application gets it."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """`publisher` and `seq` name it; both are 0 when it is unsequenced: sent by a client that is not ours."""
 
     topic: str

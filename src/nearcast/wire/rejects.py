@@ -26,10 +26,14 @@ class Rejects:
         try:
             return decode()
         except WireError as error:
-            self.count += 1
-            if source not in self.by_source:
-                if len(self.by_source) >= _MOST_SOURCES:
-                    return None
-                _log.warning("dropped an unreadable message from %s: %s (further ones are only counted)", source, error)
-            self.by_source[source] += 1
+            self.note(error, source)
             return None
+
+    def note(self, error: WireError, source: str) -> None:
+        """What came from `source` was dropped because of it."""
+        self.count += 1
+        if source not in self.by_source:
+            if len(self.by_source) >= _MOST_SOURCES:
+                return
+            _log.warning("dropped an unreadable message from %s: %s (further ones are only counted)", source, error)
+        self.by_source[source] += 1

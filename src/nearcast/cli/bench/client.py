@@ -153,6 +153,8 @@ async def _figures(where: Where, case: Case, seconds: float) -> Figures:
             _process(Job(where, case.fan_out, case.style, one.fileno())) as subscribers,
             _process(Job(where, 0, case.style, other.fileno())) as publisher,
         ):
+            await subscribers.answer()
+            await publisher.answer()
             warm_up = await publisher.ask(Flood(_WARM_UP_S), Sent, within_s)
             await subscribers.ask(Collect(warm_up.count), Collected, within_s)
             flood = await publisher.ask(Flood(seconds), Sent, within_s)
@@ -189,7 +191,7 @@ class _Process:
 
 @contextlib.asynccontextmanager
 async def _process(job: Job) -> AsyncIterator[_Process]:
-    """Ready to publish, or subscribed. It ends with its input, so it cannot outlive us."""
+    """Its first answer says that it is ready to publish, or subscribed. It ends with its input: it cannot outlive us."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -200,9 +202,7 @@ async def _process(job: Job) -> AsyncIterator[_Process]:
         pass_fds=(job.fd,),
     )
     try:
-        asked = _Process(process)
-        await asked.answer()
-        yield asked
+        yield _Process(process)
         assert process.stdin is not None
         process.stdin.close()
         await asyncio.wait_for(process.wait(), _ANSWER_S)

@@ -172,11 +172,12 @@ class _Tally:
 async def _work(job: Job) -> None:
     between = socket.socket(fileno=job.fd)
     between.setblocking(False)
-    sides = [await connect(job.where) for _ in range(max(1, job.subscribers))]
+    sides = await asyncio.gather(*(connect(job.where) for _ in range(max(1, job.subscribers))))
     publisher = _Publisher(sides[0], between) if not job.subscribers else None
     progress = _Progress(job.subscribers, between)
-    for side, tally in zip(sides, progress.tallies, strict=False):
-        await side.subscribe(tally.take, job.style)
+    await asyncio.gather(
+        *(side.subscribe(tally.take, job.style) for side, tally in zip(sides, progress.tallies, strict=False))
+    )
     print("{}", flush=True)
     commands = msgspec.json.Decoder(Flood | Pace | Collect)
     while line := await asyncio.to_thread(sys.stdin.readline):
@@ -193,8 +194,7 @@ async def _work(job: Job) -> None:
         print(msgspec.json.encode(answer).decode(), flush=True)
     if publisher is not None:
         asyncio.get_running_loop().remove_reader(between)
-    for side in sides:
-        await side.close()
+    await asyncio.gather(*(side.close() for side in sides))
     between.close()
 
 
