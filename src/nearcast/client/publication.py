@@ -1,19 +1,21 @@
 """One topic that a client publishes on: the publisher machine with its connections."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Instruction, Say, Send
-from nearcast.control.publisher import Publisher
+from nearcast.control.publisher import MOST_UNCONFIRMED, Publisher
 from nearcast.domain.errors import LeaseLost, LinkClosed, LinkError, MessageTooLarge
 from nearcast.transport.alarm import Alarm
-from nearcast.transport.clock import Clock
+from nearcast.transport.clock import Cancellable, Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.control import AGENT_SUBJECT, ToClient, Unsure, Welcome, seal
 from nearcast.wire.envelope import MOST_PAYLOAD_BYTES, encode
 
 _CONFIRM_S = 0.1  # how long confirmations are put together, at the price of as much to send again after a break
+_MANY = MOST_UNCONFIRMED // 4  # unless there are so many: a fast publisher should not have to wait for them
 
 
 class Publication:
@@ -25,7 +27,9 @@ class Publication:
         self._key = key
         self._alarm = Alarm(clock, self._tick)
         self._waiting: list[asyncio.Future[None]] = []
-        self._confirming: dict[str, None] = {}
+        self._confirming: dict[str, None] = {}  # brokers that are or will be asked what they have handled
+        self._timers: dict[str, Cancellable] = {}  # those that will be
+        self._all_asked = False  # each that the next message is sent to is among them
         self._over = False
         self._tick()
 
@@ -36,15 +40,18 @@ class Publication:
             raise MessageTooLarge(
                 f"topic {machine.topic!r}: the message has {len(payload)} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
             )
-        if not self._can_publish():
+        now = self._clock.now()
+        if not self._can_publish(now):
             await self._wait_for_route(timeout_s)
+            now = self._clock.now()
         if begun is not None:
             begun(machine.seq + 1)
-        self._follow(machine.publish(payload, self._clock.now(), int(self._clock.wall() * 1e9)))
-        for broker in machine.waits_for():
-            if broker not in self._confirming:
-                self._confirming[broker] = None
-                self._clock.call_later(_CONFIRM_S, self._start_confirming, broker)
+        self._follow(machine.publish(payload, now, int(self._clock.wall() * 1e9)))
+        if not self._all_asked:
+            self._ask_for_confirmations()
+            self._all_asked = True
+        if len(machine.unconfirmed) >= _MANY and self._timers:
+            self._confirm_now()
         return machine.seq
 
     def answered(self, message: ToClient) -> None:
@@ -75,7 +82,7 @@ class Publication:
         timer = self._clock.call_later(timeout_s, self._wake)
         until_s = self._clock.now() + timeout_s
         try:
-            while not self._can_publish():
+            while not self._can_publish(self._clock.now()):
                 if self._over:
                     raise LinkClosed(f"topic {self.machine.topic!r}: client {self.machine.client!r} is closed")
                 if self._clock.now() >= until_s:
@@ -103,43 +110,52 @@ class Publication:
 
     def _do(self, instructions: list[Instruction]) -> None:
         self._follow(instructions)
+        self._all_asked = False  # the route or a connection may have changed
         if not self._over:
+            self._ask_for_confirmations()
             self._alarm.set(self.machine.wake_s())
-        if self._waiting and self._can_publish():
+        if self._waiting and self._can_publish(self._clock.now()):
             self._wake()
 
-    def _can_publish(self) -> bool:
+    def _can_publish(self, now: float) -> bool:
         """A route that may be used, and a connection to hand the message to."""
-        if self._over or not self.machine.can_publish(self._clock.now()):
+        if self._over or not self.machine.can_publish(now):
             return False
         targets = self.machine.targets
+        if all(map(self._pool.up, targets)):
+            return bool(targets)
         return all(map(self._pool.reached, targets)) and any(map(self._pool.up, targets))
 
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
-            match instruction:
-                case Send(broker, envelope):
-                    self._pool.publish(broker, self.machine.topic, encode(envelope, self._key))
-                case Say(broker, message):
-                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._key))
-                case _:
-                    raise AssertionError(f"a publisher does not {instruction}")
+            if type(instruction) is Send:
+                self._pool.publish(instruction.broker, self.machine.topic, encode(instruction.envelope, self._key))
+            elif type(instruction) is Say:
+                self._pool.publish(instruction.broker, AGENT_SUBJECT, seal(instruction.message, self._key))
+            else:
+                raise AssertionError(f"a publisher does not {instruction}")
+
+    def _ask_for_confirmations(self) -> None:
+        for broker in self.machine.waits_for():
+            if broker not in self._confirming:
+                self._confirming[broker] = None
+                self._timers[broker] = self._clock.call_later(_CONFIRM_S, self._start_confirming, broker)
+
+    def _confirm_now(self) -> None:
+        """Much is unconfirmed: whoever would be asked later is asked at once."""
+        for broker in list(self._timers):
+            self._start_confirming(broker)
 
     def _start_confirming(self, broker: str) -> None:
+        self._timers.pop(broker).cancel()
         self._crew.start(self._confirm(broker), f"confirmations of {broker}")
 
     async def _confirm(self, broker: str) -> None:
-        """Asks the broker, one round trip at a time, until it has confirmed all there is."""
-        try:
-            while broker in self.machine.waits_for():
-                seq = self.machine.seq
-                try:
-                    await self._pool.flush(broker)
-                except LinkError:
-                    await self._clock.sleep(_CONFIRM_S)
-                    continue
+        """One round trip to the broker; another one follows later for as long as something is unconfirmed."""
+        seq = self.machine.seq
+        if broker in self.machine.waits_for():
+            with contextlib.suppress(LinkError):
+                await self._pool.flush(broker)
                 self.machine.confirmed(broker, seq)
-                self._do([])
-                await self._clock.sleep(_CONFIRM_S)
-        finally:
-            self._confirming.pop(broker, None)
+        del self._confirming[broker]
+        self._do([])

@@ -191,7 +191,7 @@ class _Process:
 
 @contextlib.asynccontextmanager
 async def _process(job: Job) -> AsyncIterator[_Process]:
-    """Its first answer says that it is ready to publish, or subscribed. It ends with its input: it cannot outlive us."""
+    """Its first answer says that it is ready to publish, or subscribed. It ends with its input, so with us."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
