@@ -48,7 +48,7 @@ class LinkPool:
         self._peers: dict[str, _Peer] = {}
 
     def publish(self, broker: str, subject: str, data: bytes) -> None:
-        self._peer(broker).publish(subject, data)
+        (self._peers.get(broker) or self._peer(broker)).publish(subject, data)
 
     def attach(self, broker: str, topic: str, receive: Receive, attached: Callable[[], None]) -> None:
         """Subscribes, however long it takes; `attached` is called when it is confirmed."""
@@ -72,7 +72,7 @@ class LinkPool:
 
     def up(self, broker: str) -> bool:
         peer = self._peers.get(broker)
-        return peer is not None and peer.open and peer.link is not None and peer.link.up
+        return peer is not None and peer.open and (link := peer.link) is not None and link.up
 
     @property
     def broken(self) -> list[str]:
@@ -134,9 +134,10 @@ class _Peer:
 
     def publish(self, subject: str, data: bytes) -> None:
         if self.open:
-            assert self.link is not None
-            if self.link.up:
-                self.link.publish(subject, data)
+            link = self.link
+            assert link is not None
+            if link.up:
+                link.publish(subject, data)
         else:
             self._waiting.append((subject, data))
 

@@ -35,18 +35,18 @@ class Publication:
 
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
         """Hands the message to the connections of its route and returns its sequence number."""
-        machine = self.machine
+        machine, clock = self.machine, self._clock
         if len(payload) > MOST_PAYLOAD_BYTES:
             raise MessageTooLarge(
                 f"topic {machine.topic!r}: the message has {len(payload)} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
             )
-        now = self._clock.now()
+        now = clock.now()
         if not self._can_publish(now):
             await self._wait_for_route(timeout_s)
-            now = self._clock.now()
+            now = clock.now()
         if begun is not None:
             begun(machine.seq + 1)
-        self._follow(machine.publish(payload, now, int(self._clock.wall() * 1e9)))
+        self._follow(machine.publish(payload, now, int(clock.wall() * 1e9)))
         if not self._all_asked:
             self._ask_for_confirmations()
             self._all_asked = True
@@ -119,12 +119,13 @@ class Publication:
 
     def _can_publish(self, now: float) -> bool:
         """A route that may be used, and a connection to hand the message to."""
-        if self._over or not self.machine.can_publish(now):
+        machine, up = self.machine, self._pool.up
+        if self._over or not machine.can_publish(now):
             return False
-        targets = self.machine.targets
-        if all(map(self._pool.up, targets)):
-            return bool(targets)
-        return all(map(self._pool.reached, targets)) and any(map(self._pool.up, targets))
+        targets = machine.targets
+        if len(targets) == 1:
+            return up(targets[0])
+        return all(map(self._pool.reached, targets)) and any(map(up, targets))
 
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
