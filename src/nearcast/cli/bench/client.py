@@ -246,8 +246,9 @@ def _spread(values: list[float]) -> Spread:
 
 def _print_rows(rows: list[Summary]) -> None:
     for figure, unit, shown in (("throughput", "msg/s", "{:,.0f}"), ("latency", "ms", "{:.2f}")):
+        print(figure)
         print_table(
-            ("broker", "style", "fan-out", f"raw {unit}", f"nearcast {unit}", f"{figure} ratio", "goal", "met"),
+            ("broker", "style", "fan-out", f"raw {unit}", f"our {unit}", "ratio", "goal", "met"),
             [
                 (
                     row.case.kind,
@@ -284,7 +285,7 @@ def notes(rows: list[Summary]) -> list[str]:
         told.append(f"no callback is below the aim of {CALLBACK_AIM:g} by its median")
     if any(row.case.kind == REDIS for row in rows):
         told.append(
-            "redis-py publishes in pipelines of 64 and waits for each: with fan-out 1 it is that which is compared, with"
-            " fan-out 50 it is receiving"
+            "redis-py publishes in pipelines of 64 and waits for each: with fan-out 1 it is that which is compared,"
+            " with fan-out 50 it is receiving"
         )
     return told
