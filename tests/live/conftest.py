@@ -58,7 +58,8 @@ class Fleet:
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         argv = [sys.executable, "-m", "nearcast", *arguments]
         env = {**os.environ, "NEARCAST_CONFIG": str(self.config)}
-        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(argv, env=env, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
     def until_well(self, deadline_s: float = 30.0) -> Any:
         until_s = time.monotonic() + deadline_s
