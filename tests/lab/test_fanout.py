@@ -16,6 +16,8 @@ from nearcast.lab.fanout import available_jobs, map_seeds
 ROOT = Path(__file__).parents[2]
 
 INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 import sys
 from functools import partial
 from pathlib import Path

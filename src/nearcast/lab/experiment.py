@@ -98,8 +98,6 @@ class Experiment:
             return f"{self.name} has no faults to switch on: leave out --faults"
         if settings.brokers is not None and ("brokers" not in self.options or settings.mode != "live"):
             return "--brokers is for experiments on real servers: add --mode live, or leave it out"
-        if settings.mode == "live" and settings.seeds is not None:
-            return "a live run takes one seed, not a number of them: leave out --seeds"
         return None
 
     def run(self, settings: RunSettings, progress: Progress = silent) -> Outcome:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.control.rules import ALL_ON
+from nearcast.domain.errors import ConfigError
 from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
@@ -56,6 +57,8 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
 
 
 def _measure_live(settings: RunSettings, progress: Progress) -> Outcome:
+    if settings.seeds is not None:
+        raise ConfigError(f"{NAME} on real servers takes one seed, not a number of them: leave out --seeds")
     kind = settings.brokers or "nats"
     scale = _LIVE_QUICK if settings.quick else _LIVE
     if not settings.faults:
