@@ -121,12 +121,16 @@ class Agent:
         return receive
 
     def _link_changed(self, broker: str, up: bool) -> None:
-        if broker == self.broker:
-            self._do(self.machine.own_restored() if up else [])
-        elif broker != self._bus:
-            if up:
+        if broker == self._bus and broker != self.broker:
+            return
+        match broker == self.broker, up:
+            case True, True:
+                self._do(self.machine.own_restored())
+            case True, False:
+                self.machine.own_lost()
+            case False, True:
                 self._do(self.machine.peer_restored(broker))
-            else:
+            case _:
                 self.machine.peer_lost(broker)
 
     # What goes out

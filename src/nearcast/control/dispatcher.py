@@ -222,6 +222,10 @@ class Dispatcher:
         restored = ((topic, each.peer_restored(target)) for topic, each in self.forwarders.items())
         return [said for topic, out in restored for said in self._about(topic, out)]
 
+    def own_lost(self) -> None:
+        for forwarder in self.forwarders.values():
+            forwarder.own_lost()
+
     def own_restored(self) -> list[Said]:
         return [said for topic, each in self.forwarders.items() for said in self._about(topic, each.own_restored())]
 

@@ -46,6 +46,7 @@ MOST_INCARNATIONS = 1 << 44  # a session id has 64 bits on the wire
 class Forwarder:
     __slots__ = (
         "_beat_s",
+        "_deaf",
         "_down",
         "_ended",
         "_generation",
@@ -87,6 +88,7 @@ class Forwarder:
         self.clients = Register()
         self.forwarded_count = 0
         self.used_s = -math.inf  # when somebody last asked
+        self._deaf = False  # our own broker went away, and nothing was heard of the topic since
         self._down: dict[str, None] = {}
         self._sessions = 0
         self._ended: dict[int, tuple[int, tuple[str, ...]]] = {}  # publisher -> END seen here while the topic moves
@@ -250,6 +252,9 @@ class Forwarder:
 
     def frame(self, envelope: Envelope, now: float) -> list[Instruction]:
         out: list[Instruction] = []
+        if self._deaf:  # the first one after a hole: nothing of it may go out before that is said
+            self._deaf = False
+            out += self._break_all()
         if envelope.trail is None and not envelope.flags & CONTROL:
             if envelope.flags & END and envelope.epoch in self.routes:
                 sent_to = self.routes[envelope.epoch].publish_to(envelope.publisher, None)
@@ -330,8 +335,12 @@ class Forwarder:
             return [Send(target, framed) for framed in path.unconfirmed]
         return self._break(target)
 
+    def own_lost(self) -> None:
+        self._deaf = bool(self.attached)
+
     def own_restored(self) -> list[Instruction]:
         """Our own broker was away: what was published there meanwhile was not forwarded."""
+        self._deaf = False
         return self._break_all() if self.attached else []
 
     # Time

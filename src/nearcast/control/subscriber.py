@@ -349,9 +349,12 @@ class Subscriber:
         return source in self.lease.sources and not self._heard_directly(source, heard_s)
 
     def _heard_directly(self, source: str, since_s: float) -> bool:
-        """Whether we have been attached to the broker itself all the while: then its agent's lag is not ours."""
+        """Whether we have been attached to the broker itself all the while: then its agent's lag is not ours.
+
+        What was heard at `since_s` may have been under way for long: what is missing may be that much older.
+        """
         attachment = self.attachments.get(source)
-        return attachment is not None and attachment.confirmed and attachment.since_s <= since_s
+        return attachment is not None and attachment.confirmed and attachment.since_s <= since_s - self.timing.transit_s
 
     def _notice_silence(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []

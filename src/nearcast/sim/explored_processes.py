@@ -194,7 +194,9 @@ class Agent:
             case "subscribed":
                 return dispatcher.subscribed(self.topic, now)
             case "lost":
-                if source != dispatcher.broker:
+                if source == dispatcher.broker:
+                    dispatcher.own_lost()
+                else:
                     dispatcher.peer_lost(source)
                 return []
             case "restored":

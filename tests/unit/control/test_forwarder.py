@@ -324,6 +324,15 @@ def test_back_at_its_own_broker_it_says_that_its_paths_may_lack_something() -> N
     assert resting().own_restored() == []
 
 
+def test_what_it_hears_first_after_its_own_broker_was_away_goes_out_behind_the_word_that_something_may_lack() -> None:
+    one = prepared()
+    one.frame(message(1), 1.2)
+    one.own_lost()
+    sent = [each.envelope for each in one.frame(message(9), 1.9) if isinstance(each, Send)]
+    assert [type(each.notice) for each in sent] == [Broken, type(None)]
+    assert [each.envelope.seq for each in one.frame(message(10), 1.9) if isinstance(each, Send)] == [10]
+
+
 def test_started_anew_it_says_so_before_any_other_frame_of_its_paths() -> None:
     one = Forwarder("t", "H0", 6, OLD, timing=TIMING)
     first = one.prepare(Prepare("t", 3, 2, (OLD, NEW), 2, ()), 1.0, fresh=True)

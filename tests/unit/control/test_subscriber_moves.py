@@ -218,6 +218,13 @@ def test_a_path_that_says_it_is_broken_is_a_discontinuity() -> None:
     assert ("H1", True) in dark(one.frame(broken, "H0", 3.0))
 
 
+def test_a_path_that_breaks_right_behind_a_late_frame_lacks_what_was_sent_before_we_came_to_its_source() -> None:
+    one = moving()  # attached to H1 since 10.1 s: later than the frame may have been sent
+    one.frame(Envelope(1, 0, 0, 2, 0, 0, 0, b"", forwarded(1), Beat("t")), "H0", 10.4)
+    broken = Envelope(1, 0, 0, 2, 0, 0, 0, b"", forwarded(1, session=6), Broken("t", "H1"))
+    assert Report(Discontinuity("t", "H1", 10.4 - TIMING.transit_s, None)) in one.frame(broken, "H0", 10.5)
+
+
 def test_a_path_that_falls_silent_is_a_discontinuity_until_it_is_heard_again() -> None:
     one = settled()
     one.welcome(welcome(2, "H0", asked_s=1.0), "H0", 1.0)
