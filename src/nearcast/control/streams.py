@@ -175,15 +175,12 @@ class Streams:
                 out += self._start(publisher, stranger, start, now)
         return out
 
-    def close(self, view: View, now: float) -> list[Instruction]:
-        """The subscriber leaves: strangers that have waited long are let in, with a report where that is in doubt."""
+    def close(self, now: float) -> list[Instruction]:
+        """The subscriber leaves: strangers that have waited long are let in, with a report: their start is in doubt."""
         out: list[Instruction] = []
         for publisher, stranger in list(self.strangers.items()):
             if self._opened and stranger.held and now >= stranger.held_s + self.timing.patience_s:
-                start = stranger.held[min(stranger.held)]
-                if not self._may_start(start, stranger, view):
-                    out.append(Report(Gap(self._topic, publisher, None, start.seq - 1)))
-                out += self._start(publisher, stranger, start.seq, now)
+                out += self._start_in_doubt(publisher, stranger, now)
         return out
 
     def postpone(self, now: float) -> None:
@@ -217,9 +214,7 @@ class Streams:
                 out += self.gone(publisher)
         for publisher, stranger in list(self.strangers.items()):
             if stranger.held and now >= stranger.since_s + view.patience_s:
-                first = min(stranger.held)
-                out.append(Report(Gap(self._topic, publisher, None, first - 1)))
-                out += self._start(publisher, stranger, first, now)
+                out += self._start_in_doubt(publisher, stranger, now)
             elif not stranger.held and now >= stranger.since_s + self.timing.forget_s:
                 del self.strangers[publisher]
         return out
@@ -245,12 +240,10 @@ class Streams:
             return []
         start = stranger.held[min(stranger.held)]
         if start.seq == stranger.low or (view.settled and self._may_start(start, stranger, view)):
-            return self._start(publisher, stranger, start.seq, now)
+            return self._start(publisher, stranger, start.seq, now)  # before `low` nothing can come, whatever is moving
         return []
 
     def _may_start(self, start: Envelope, stranger: Stranger, view: View) -> bool:
-        if start.seq == stranger.low:  # nothing can come before it, whatever is moving
-            return True
         if start.seq > start.first:
             return start.trail is None or start.trail.known_epoch <= view.epoch
         return self._leg_before_is_over(start, stranger, view)
@@ -260,6 +253,11 @@ class Streams:
         if view.floor > start.before:
             return True
         return all(stranger.ended.get(broker, 0) >= start.seq - 1 for broker in view.through)
+
+    def _start_in_doubt(self, publisher: int, stranger: Stranger, now: float) -> list[Instruction]:
+        first = min(stranger.held)
+        gap = Report(Gap(self._topic, publisher, None, first - 1))
+        return [gap, *self._start(publisher, stranger, first, now)]
 
     def _start(self, publisher: int, stranger: Stranger, start: int, now: float) -> list[Instruction]:
         del self.strangers[publisher]
