@@ -18,16 +18,14 @@ def missing(layout: Layout, state: State) -> list[str]:
     subscribing = layout.process(state, "S")
     assert isinstance(subscribing, Subscribing)
     out: list[str] = []
-    for at in state[PROCESSES : PROCESSES + len(layout.names)]:
-        process = layout.steps.processes[at]
-        if isinstance(process, Publishing):
-            publisher = process.machine.id
-            seen = subscribing.seen.get(publisher, ())
-            out += [
-                f"{publisher}:{seq}"
-                for seq, (sent_s, reported) in process.sent.items()
-                if seq not in seen and not _reported(subscribing, publisher, seq, sent_s, reported)
-            ]
+    for process in _publishing(layout, state):
+        publisher = process.machine.id
+        seen = subscribing.seen.get(publisher, ())
+        out += [
+            f"{publisher}:{seq}"
+            for seq, (sent_s, reported) in process.sent.items()
+            if seq not in seen and not _reported(subscribing, publisher, seq, sent_s, reported)
+        ]
     return out
 
 
@@ -69,17 +67,31 @@ def verdict(scenario: Scenario, layout: Layout, state: State) -> str | None:
         return f"the move does not end: {move.record.phase}"
     if unpublished(layout, state, math.inf):
         return "a publisher may never publish again"
-    if not scenario.faults and subscribing.reports:
-        return f"a false alarm: {told(subscribing.reports[0])}"
+    if not scenario.faults and (alarms := _false_alarms(layout, state, subscribing)):
+        return f"a false alarm: {told(alarms[0])}"
     if still_open := open_reports(subscribing):
         return f"never closed: {told(still_open[0])}"
     return None
 
 
+def _false_alarms(layout: Layout, state: State, subscribing: Subscribing) -> list[Gap | Discontinuity]:
+    """Reports without a cause; a gap only of what was published before `subscribe()` returned alarms nobody."""
+    owed = {each.machine.id: each.sent for each in _publishing(layout, state)}
+    return [
+        report
+        for report in subscribing.reports
+        if isinstance(report, Discontinuity) or any(report.covers(seq) for seq in owed[report.publisher])
+    ]
+
+
+def _publishing(layout: Layout, state: State) -> list[Publishing]:
+    processes = [layout.steps.processes[at] for at in state[PROCESSES : PROCESSES + len(layout.names)]]
+    return [each for each in processes if isinstance(each, Publishing)]
+
+
 def unpublished(layout: Layout, state: State, now: float) -> bool:
     """Whether a publisher waits for a route before it can go on."""
-    processes = [layout.steps.processes[at] for at in state[PROCESSES : PROCESSES + len(layout.names)]]
-    return any(isinstance(each, Publishing) and each.to_send and not each.may_publish(now) for each in processes)
+    return any(each.to_send and not each.may_publish(now) for each in _publishing(layout, state))
 
 
 def open_reports(subscribing: Subscribing) -> list[Discontinuity]:
