@@ -143,6 +143,24 @@ def test_a_retired_child_ends_for_good(tmp_path: Path) -> None:
     within(20, scenario())
 
 
+def test_a_renewed_child_is_another_process_and_is_kept_running(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Supervisor(tmp_path, patience=QUICK) as fleet:
+            worker = await fleet.start(script("worker"))
+            first = worker.pid
+            await fleet.renew("worker")
+            second = worker.pid
+            assert (alive(first), alive(second), second == first) == (False, True, False)
+            (status,) = told(tmp_path).children
+            assert (status.pid, status.restarts, status.last_end) == (second, 1, "was renewed")
+            await worker.kill()
+            await until(lambda: worker.pid != second and alive(worker.pid))
+            with pytest.raises(FleetError, match="gone: no such child"):
+                await fleet.renew("gone")
+
+    within(20, scenario())
+
+
 def test_a_second_fleet_in_one_directory_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Supervisor(tmp_path) as fleet:

@@ -22,6 +22,20 @@ def test_whatever_is_killed_what_is_missing_is_reported(kind: str) -> None:
     assert (found.unfinished, found.disputed) == ([], 0)
 
 
+def test_a_fleet_goes_to_a_new_protocol_process_by_process_and_nothing_is_missing(kind: str) -> None:
+    found = play(kind, LiveScale(fanout=10, moves=0, renewed=True), seed=3, progress=silent)
+    assert found.checked.honest, found.checked.counts()
+    assert found.checked.delivered > 1000
+    assert (len(found.checked.covered), found.checked.gaps, found.checked.discontinuities) == (0, 0, 0)
+
+
+def test_a_fleet_goes_to_a_new_protocol_while_topics_move_and_what_is_missing_is_reported(kind: str) -> None:
+    found = play(kind, LiveScale(fanout=10, moves=12, renewed=True), seed=4, progress=silent)
+    assert found.checked.honest, found.checked.counts()
+    assert found.moves >= 12
+    assert (found.unfinished, found.disputed) == ([], 0)
+
+
 def test_the_demo_ends_by_itself_with_nothing_lost(kind: str) -> None:
     argv = [sys.executable, "-m", "nearcast", "demo", "--seconds", "8", "--brokers", kind, "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)

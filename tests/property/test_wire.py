@@ -1,7 +1,6 @@
 """Codecs: what is written comes back, and no bytes whatsoever raise anything but a WireError."""
 
 import contextlib
-import hashlib
 from typing import get_args
 
 import msgspec
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from nearcast.domain.errors import WireError
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire import control
+from nearcast.wire.dialect import NEWEST, Dialect
 from nearcast.wire.envelope import (
     END,
     FORWARDED,
@@ -19,7 +19,6 @@ from nearcast.wire.envelope import (
     HEARTBEAT,
     MAGIC,
     PLAIN,
-    VERSION,
     Envelope,
     Trail,
     decode,
@@ -27,7 +26,7 @@ from nearcast.wire.envelope import (
     notice,
 )
 
-KEY = b"fleet"
+DIALECT = Dialect(b"fleet")
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 u64 = st.integers(0, 2**64 - 1)
@@ -75,23 +74,23 @@ envelopes = st.builds(
 
 @given(envelopes)
 def test_an_envelope_comes_back_as_it_was(envelope: Envelope) -> None:
-    assert decode(encode(envelope, KEY), KEY) == envelope
+    assert decode(encode(envelope, DIALECT), DIALECT) == envelope
 
 
 @given(on_topic, u32)
 def test_a_notice_comes_back_as_it_was(message: control.OnTopic, epoch: int) -> None:
-    assert decode(encode(notice(message, epoch), KEY), KEY) == notice(message, epoch)
+    assert decode(encode(notice(message, epoch), DIALECT), DIALECT) == notice(message, epoch)
 
 
 @given(messages)
 def test_a_control_message_comes_back_as_it_was(message: control.Control) -> None:
-    assert control.unseal(control.seal(message, KEY), KEY) == message
+    assert control.unseal(control.seal(message, DIALECT), DIALECT) == message
 
 
 @given(st.binary())
 def test_bytes_without_our_magic_are_a_plain_message_whole(data: bytes) -> None:
     if not data.startswith(MAGIC):
-        envelope = decode(data, KEY)
+        envelope = decode(data, DIALECT)
         assert (envelope.flags, envelope.payload) == (PLAIN, data)
 
 
@@ -102,31 +101,31 @@ def test_arbitrary_bytes_behind_our_magic_raise_nothing_but_a_wire_error(data: b
 
 @given(st.integers(0, 31), st.binary(min_size=HEADER_BYTES - 4, max_size=160))
 def test_arbitrary_bytes_behind_a_good_start_raise_nothing_but_a_wire_error(flags: int, data: bytes) -> None:
-    only_wire_errors(MAGIC + bytes((VERSION, flags)) + data)
+    only_wire_errors(MAGIC + bytes((NEWEST, flags)) + data)
 
 
 @given(envelopes, st.data())
 def test_a_message_with_one_byte_changed_raises_nothing_but_a_wire_error(
     envelope: Envelope, data: st.DataObject
 ) -> None:
-    whole = encode(envelope, KEY)
+    whole = encode(envelope, DIALECT)
     at = data.draw(st.integers(0, len(whole) - 1))
     only_wire_errors(whole[:at] + data.draw(st.binary(min_size=1, max_size=1)) + whole[at + 1 :])
 
 
 @given(trails, st.data())
 def test_a_cut_trail_raises_nothing_but_a_wire_error(trail: Trail, data: st.DataObject) -> None:
-    whole = encode(Envelope(0, 1, 1, 1, 0, 1, 0, b"", trail), KEY)
+    whole = encode(Envelope(0, 1, 1, 1, 0, 1, 0, b"", trail), DIALECT)
     assert whole[3] & FORWARDED
     cut = whole[: data.draw(st.integers(HEADER_BYTES, len(whole) - 1))]
     with pytest.raises(WireError):
-        decode(cut, KEY)
+        decode(cut, DIALECT)
 
 
 @given(st.binary(max_size=120))
 def test_arbitrary_bytes_unsealed_raise_nothing_but_a_wire_error(data: bytes) -> None:
     with contextlib.suppress(WireError):
-        control.unseal(data, KEY)
+        control.unseal(data, DIALECT)
 
 
 junk = st.recursive(
@@ -152,11 +151,11 @@ def test_a_signed_message_with_a_wrong_field_raises_nothing_but_a_wire_error(
     else:
         body[data.draw(st.sampled_from(sorted(body)))] = data.draw(junk)
     packed = msgspec.msgpack.encode(body)
-    sealed = bytes((control.VERSION,)) + hashlib.blake2b(packed, key=KEY, digest_size=16).digest() + packed
+    sealed = bytes((NEWEST,)) + DIALECT.signature(packed, NEWEST) + packed
     with contextlib.suppress(WireError):
-        control.unseal(sealed, KEY)
+        control.unseal(sealed, DIALECT)
 
 
 def only_wire_errors(data: bytes) -> None:
     with contextlib.suppress(WireError):
-        decode(data, KEY)
+        decode(data, DIALECT)

@@ -10,7 +10,7 @@ from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.route import Route, Strategy
 from nearcast.sim.check import CheckResult
-from nearcast.sim.deployment import BUS, KEY, Deployment
+from nearcast.sim.deployment import BUS, DIALECT, Deployment
 from nearcast.sim.loop import in_virtual_time
 from nearcast.wire.control import (
     AGENT_SUBJECT,
@@ -26,7 +26,8 @@ from nearcast.wire.control import (
     client_subject,
     seal,
 )
-from nearcast.wire.envelope import HEADER_BYTES, MAGIC, VERSION, decode, encode, notice
+from nearcast.wire.dialect import NEWEST, Dialect
+from nearcast.wire.envelope import HEADER_BYTES, MAGIC, decode, encode, notice
 
 StartFleet = Callable[..., Awaitable[Deployment]]
 Finish = Callable[[Deployment], Awaitable[CheckResult]]
@@ -34,9 +35,9 @@ Finish = Callable[[Deployment], Awaitable[CheckResult]]
 GARBAGE = (
     MAGIC,
     MAGIC + b"\x07" * 60,
-    MAGIC + bytes((VERSION, 0x80)) + b"\x00" * 60,
-    MAGIC + bytes((VERSION, 2)) + b"\xff" * HEADER_BYTES,
-    MAGIC + bytes((VERSION, 1)) + b"\x00" * 80,
+    MAGIC + bytes((NEWEST, 0x80)) + b"\x00" * 60,
+    MAGIC + bytes((NEWEST, 2)) + b"\xff" * HEADER_BYTES,
+    MAGIC + bytes((NEWEST, 1)) + b"\x00" * 80,
 )
 HERE = Route(9, Strategy.SINGLE, ("nowhere",))
 
@@ -130,7 +131,7 @@ async def test_a_forged_notice_moves_nobody(start_fleet: StartFleet, finish: Fin
     link = await plain_link(fleet, fleet.ring.owner("t"))
     publisher = fleet.clients["sender"].client.publication("t").machine.id
     for forged in (Switch("t", HERE, ("nowhere",), 9), Gone("t", publisher), Broken("t", "b0")):
-        link.publish("t", encode(notice(forged, 9), b"not the key"))
+        link.publish("t", encode(notice(forged, 9), Dialect(b"not the key")))
     await keep_publishing(fleet, "t")
     assert receiver.client.rejects.count == 3
     assert (await finish(fleet)).clean
@@ -146,7 +147,7 @@ async def test_garbage_on_a_moving_topic_stops_no_agent(start_fleet: StartFleet,
     link = await plain_link(fleet, broker)
     for data in GARBAGE:
         link.publish("t", data)
-    link.publish("t", encode(notice(Switch("t", HERE, ("nowhere",), 9), 9), b"not the key"))
+    link.publish("t", encode(notice(Switch("t", HERE, ("nowhere",), 9), 9), Dialect(b"not the key")))
     await keep_publishing(fleet, "t")
     assert fleet.agents[broker].rejects.count == len(GARBAGE) + 1
     assert (await finish(fleet)).clean
@@ -166,7 +167,7 @@ async def test_a_forged_trail_is_at_worst_a_reported_discontinuity(start_fleet: 
     for _ in range(50):
         names = b"".join(bytes((2,)) + rng.choice((b"b0", b"b1", b"b2")) for _ in range(2))
         trail = rng.randbytes(20) + bytes((2,)) + names
-        link.publish("t", MAGIC + bytes((VERSION, 2)) + rng.randbytes(HEADER_BYTES - 4) + trail + b"spoiled")
+        link.publish("t", MAGIC + bytes((NEWEST, 2)) + rng.randbytes(HEADER_BYTES - 4) + trail + b"spoiled")
     await keep_publishing(fleet, "t")
     result = await finish(fleet)
     assert not result.lost
@@ -187,7 +188,7 @@ async def test_garbage_on_a_clients_inbox_is_counted_and_everything_goes_on(
     broker = fleet.ring.owner("t")
     link = await plain_link(fleet, broker)
     forged = Welcome("t", HERE, ("nowhere",), 9, (), 1e9, fleet.now, 99, ("nowhere",))
-    for data in (*GARBAGE, b"", b"text", seal(forged, b"not the key")):
+    for data in (*GARBAGE, b"", b"text", seal(forged, Dialect(b"not the key"))):
         link.publish(client_subject("receiver"), data)
     await keep_publishing(fleet, "t")
     assert receiver.client.rejects.by_source[f"agent of {broker}"] == len(GARBAGE) + 3
@@ -208,8 +209,8 @@ async def test_garbage_on_an_agents_inboxes_is_counted_and_everything_goes_on(
         here.publish(AGENT_SUBJECT, data)
         bus.publish(agent_bus_subject(broker), data)
         bus.publish(COORDINATOR_SUBJECT, data)
-    here.publish(AGENT_SUBJECT, seal(forged_hello, b"not the key"))
-    bus.publish(agent_bus_subject(broker), seal(forged_order, b"not the key"))
+    here.publish(AGENT_SUBJECT, seal(forged_hello, Dialect(b"not the key")))
+    bus.publish(agent_bus_subject(broker), seal(forged_order, Dialect(b"not the key")))
     await keep_publishing(fleet, "t")
     agent = fleet.agents[broker]
     assert agent.rejects.by_source == {
@@ -232,11 +233,11 @@ async def test_a_signed_message_on_an_inbox_it_does_not_belong_on_changes_nothin
     await fleet.subscribe(fleet.start_client("receiver"), "t")
     broker = fleet.ring.owner("t")
     here, bus = await plain_link(fleet, broker), await plain_link(fleet, BUS)
-    order = seal(Prepare("t", 99, 9, (HERE,), 9, ()), KEY)
+    order = seal(Prepare("t", 99, 9, (HERE,), 9, ()), DIALECT)
     here.publish(AGENT_SUBJECT, order)  # a client has no orders to give, even with the key
     here.publish(client_subject("receiver"), order)
     bus.publish(COORDINATOR_SUBJECT, order)
-    bus.publish(agent_bus_subject(broker), seal(Unsure("t", 0.0, 0, leased=False, ring_version=0, ring=()), KEY))
+    bus.publish(agent_bus_subject(broker), seal(Unsure("t", 0.0, 0, leased=False, ring_version=0, ring=()), DIALECT))
     await keep_publishing(fleet, "t")
     assert fleet.agents[broker].machine.term == 1
     assert (await finish(fleet)).clean
@@ -249,7 +250,7 @@ async def test_an_answer_to_a_question_nobody_asked_is_ignored(start_fleet: Star
     link = await plain_link(fleet, fleet.ring.owner("t"))
     for publisher in (0, 12345):
         stray = Welcome("unknown", HERE, ("nowhere",), 9, (), 6.0, 0.0, 0, (), publisher=publisher)
-        link.publish(client_subject("receiver"), seal(stray, KEY))
+        link.publish(client_subject("receiver"), seal(stray, DIALECT))
     await keep_publishing(fleet, "t")
     assert (await finish(fleet)).clean
 
@@ -267,5 +268,5 @@ async def test_what_a_plain_subscriber_sees_of_a_move_it_can_tell_from_messages(
     await fleet.leader.move("t", Strategy.HOMED, ("b0", "b1", "b2"))
     await fleet.sleep(2.0)
     assert seen
-    assert all(decode(data, KEY).notice is not None for data in seen)
+    assert all(decode(data, DIALECT).notice is not None for data in seen)
     assert reports == []

@@ -16,6 +16,7 @@ from nearcast.sim.deployment import Deployment
 from nearcast.sim.loop import in_virtual_time
 from nearcast.store.memory import MemoryStoreHandle
 from nearcast.store.store import ABSENT, Entry
+from nearcast.wire.dialect import Dialect
 
 StartFleet = Callable[..., Awaitable[Deployment]]
 LEASE_S = 6.0
@@ -87,7 +88,14 @@ async def trouble(fleet: Deployment, name: str = "c0") -> tuple[Coordinator, Tro
     store = Troubled(process.store)
     object.__setattr__(process, "store", store)
     coordinator = Coordinator(
-        name, process.connect, store, fleet.ring, bus="bus", key=b"virtual", clock=process.clock, timing=fleet._timing
+        name,
+        process.connect,
+        store,
+        fleet.ring,
+        bus="bus",
+        dialect=Dialect(b"virtual"),
+        clock=process.clock,
+        timing=fleet._timing,
     )
     fleet.coordinators[name] = coordinator
     coordinator.start()

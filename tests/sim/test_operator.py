@@ -7,14 +7,14 @@ import pytest
 from nearcast.coordinator import Operator
 from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused
 from nearcast.domain.route import Strategy
-from nearcast.sim.deployment import BUS, KEY, Deployment
+from nearcast.sim.deployment import BUS, DIALECT, Deployment
 from nearcast.sim.loop import in_virtual_time
 
 StartFleet = Callable[..., Awaitable[Deployment]]
 
 
 def operator_of(fleet: Deployment) -> Operator:
-    return Operator("op", fleet.network.connector("op"), bus=BUS, key=KEY)
+    return Operator("op", fleet.network.connector("op"), bus=BUS, dialect=DIALECT)
 
 
 @in_virtual_time

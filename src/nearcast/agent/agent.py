@@ -34,6 +34,7 @@ from nearcast.wire.control import (
     seal,
     unseal,
 )
+from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import decode, encode
 from nearcast.wire.rejects import Rejects
 
@@ -53,7 +54,7 @@ class Agent:
         *,
         bus: str,
         incarnation: int,
-        key: bytes,
+        dialect: Dialect,
         clock: Clock,
         timing: Timing | None = None,
         rules: Rules = ALL_ON,
@@ -66,7 +67,7 @@ class Agent:
         self.rejects = Rejects()
         self.machine = Dispatcher(broker, incarnation, ring, timing or Timing(), rules)
         self._bus = bus
-        self._key = key
+        self._dialect = dialect
         self._clock = clock
         self._crew = Crew()
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
@@ -103,18 +104,18 @@ class Agent:
         return None
 
     def _from_clients(self, data: bytes) -> None:
-        message = self.rejects.read(lambda: unseal(data, self._key), f"clients of {self.broker}")
+        message = self.rejects.read(lambda: unseal(data, self._dialect), f"clients of {self.broker}")
         if isinstance(message, _FROM_CLIENTS_AND_PEERS):
             self._do(self.machine.message(message, self._clock.now()))
 
     def _from_coordinator(self, data: bytes) -> None:
-        message = self.rejects.read(lambda: unseal(data, self._key), "the coordinator")
+        message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
         if isinstance(message, _FROM_COORDINATOR):
             self._do(self.machine.message(message, self._clock.now()))
 
     def _on_topic(self, topic: str) -> Callable[[bytes], None]:
         def receive(data: bytes) -> None:
-            envelope = self.rejects.read(lambda: decode(data, self._key), f"topic {topic}")
+            envelope = self.rejects.read(lambda: decode(data, self._dialect), f"topic {topic}")
             if envelope is not None:
                 self._follow(self.machine.frame(topic, envelope, self._clock.now()))
 
@@ -146,15 +147,15 @@ class Agent:
         for topic, instruction in said:
             match instruction:
                 case Send(broker, envelope):
-                    self._pool.publish(broker, topic, encode(envelope, self._key))
+                    self._pool.publish(broker, topic, encode(envelope, self._dialect))
                     if broker != self.broker:
                         self._confirm_soon(broker)
                 case Say(broker, message):
-                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._key))
+                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._dialect))
                 case Reply(client, message):
-                    self._pool.publish(self.broker, client_subject(client), seal(message, self._key))
+                    self._pool.publish(self.broker, client_subject(client), seal(message, self._dialect))
                 case Answer(message):
-                    self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(message, self._key))
+                    self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(message, self._dialect))
                 case Attach():
                     self._attach(topic)
                 case Detach():

@@ -37,7 +37,7 @@ async def _serve(config: Config, broker: str, stopped: asyncio.Event) -> None:
         config.ring,
         bus=BUS,
         incarnation=1 + secrets.randbelow(MOST_INCARNATIONS - 1),
-        key=config.key,
+        dialect=config.dialect,
         clock=SystemClock(),
         timing=config.timing,
     )

@@ -13,7 +13,7 @@ from nearcast.transport.config import BUS, Config
 
 def operator_of(config: Config) -> Operator:
     name = unique_name("operator")
-    return Operator(name, connector(config.endpoints(), name=name), bus=BUS, key=config.key)
+    return Operator(name, connector(config.endpoints(), name=name), bus=BUS, dialect=config.dialect)
 
 
 @asynccontextmanager

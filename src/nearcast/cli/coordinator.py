@@ -37,7 +37,7 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
             await asyncio.sleep(_RETRY_S)
     connect = connector(config.endpoints(), name=name)
     coordinator = Coordinator(
-        name, connect, store, config.ring, bus=BUS, key=config.key, clock=SystemClock(), timing=config.timing
+        name, connect, store, config.ring, bus=BUS, dialect=config.dialect, clock=SystemClock(), timing=config.timing
     )
     coordinator.start()
     try:

@@ -23,6 +23,7 @@ class BrokerState:
     error: str | None
     agent: str
     agent_silent_s: float | None
+    agent_reads: int | None  # the newest protocol version
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,11 @@ def _broker(config: Config, name: str, trips: list[float] | str, leader: Status 
     at = config.brokers[name]
     error = trips if isinstance(trips, str) else None
     rtt_ms = None if isinstance(trips, str) else round(trips[0] * 1e3, 3)
-    agent, silent_s = "unknown", None
+    agent, silent_s, reads = "unknown", None, None
     if leader is not None:
         heard = {each.broker: each for each in leader.agents}.get(name)
         agent = "present" if heard is not None and heard.present else "lost"
-        silent_s = round(heard.silent_s, 1) if heard is not None else None
-    return BrokerState(name, at.endpoint.kind, at.endpoint.url, at.site, error is None, rtt_ms, error, agent, silent_s)
+        if heard is not None:
+            silent_s, reads = round(heard.silent_s, 1), heard.reads
+    up = error is None
+    return BrokerState(name, at.endpoint.kind, at.endpoint.url, at.site, up, rtt_ms, error, agent, silent_s, reads)

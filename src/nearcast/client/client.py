@@ -20,6 +20,7 @@ from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
 from nearcast.wire.control import Generation, Unsure, Welcome, client_subject, unseal
+from nearcast.wire.dialect import Dialect
 from nearcast.wire.rejects import Rejects
 
 
@@ -36,7 +37,7 @@ class Client:
         connect: Connect,
         ring: Ring,
         *,
-        key: bytes,
+        dialect: Dialect,
         clock: Clock | None = None,
         timing: Timing | None = None,
         rules: Rules = ALL_ON,
@@ -45,7 +46,7 @@ class Client:
         self.name = name
         self.rejects = Rejects()
         self._ring = ring
-        self._key = key
+        self._dialect = dialect
         self._clock = clock or SystemClock()
         self._timing = timing or Timing()
         self._rules = rules
@@ -97,7 +98,7 @@ class Client:
             machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
             for broker in self._pool.broken:
                 machine.lost(broker)
-            publication = Publication(machine, self._pool, self._clock, self._crew, self._key)
+            publication = Publication(machine, self._pool, self._clock, self._crew, self._dialect)
             self._publications[topic] = self._by_id[publisher_id] = publication
         return publication
 
@@ -128,7 +129,7 @@ class Client:
             machine,
             self._pool,
             self._clock,
-            key=self._key,
+            dialect=self._dialect,
             rejects=self.rejects,
             on_message=callback,
             on_report=on_report,
@@ -174,7 +175,7 @@ class Client:
 
     def _inbox(self, broker: str) -> Inbox:
         def receive(data: bytes) -> None:
-            message = self.rejects.read(lambda: unseal(data, self._key), f"agent of {broker}")
+            message = self.rejects.read(lambda: unseal(data, self._dialect), f"agent of {broker}")
             if isinstance(message, Welcome | Unsure | Generation):
                 self._answered(message, broker)
 

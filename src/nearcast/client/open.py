@@ -19,7 +19,7 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
         config = load_config(config)
     name = name or unique_name("client")
     connect = connector(config.endpoints(site), name=name)
-    return Client(name, connect, config.ring, key=config.key, timing=config.timing)
+    return Client(name, connect, config.ring, dialect=config.dialect, timing=config.timing)
 
 
 def unique_name(kind: str) -> str:

@@ -12,6 +12,7 @@ from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Cancellable, Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.control import AGENT_SUBJECT, ToClient, Unsure, Welcome, seal
+from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import MOST_PAYLOAD_BYTES, encode
 
 _CONFIRM_S = 0.1  # how long confirmations are put together, at the price of as much to send again after a break
@@ -19,12 +20,12 @@ _MANY = MOST_UNCONFIRMED // 4  # unless there are so many: a fast publisher shou
 
 
 class Publication:
-    def __init__(self, machine: Publisher, pool: LinkPool, clock: Clock, crew: Crew, key: bytes) -> None:
+    def __init__(self, machine: Publisher, pool: LinkPool, clock: Clock, crew: Crew, dialect: Dialect) -> None:
         self.machine = machine
         self._pool = pool
         self._clock = clock
         self._crew = crew
-        self._key = key
+        self._dialect = dialect
         self._alarm = Alarm(clock, self._tick)
         self._waiting: list[asyncio.Future[None]] = []
         self._confirming: dict[str, None] = {}  # brokers that are or will be asked what they have handled
@@ -130,9 +131,9 @@ class Publication:
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             if type(instruction) is Send:
-                self._pool.publish(instruction.broker, self.machine.topic, encode(instruction.envelope, self._key))
+                self._pool.publish(instruction.broker, self.machine.topic, encode(instruction.envelope, self._dialect))
             elif type(instruction) is Say:
-                self._pool.publish(instruction.broker, AGENT_SUBJECT, seal(instruction.message, self._key))
+                self._pool.publish(instruction.broker, AGENT_SUBJECT, seal(instruction.message, self._dialect))
             else:
                 raise AssertionError(f"a publisher does not {instruction}")
 

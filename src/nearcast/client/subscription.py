@@ -16,6 +16,7 @@ from nearcast.domain.report import Discontinuity, Gap
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.wire.control import AGENT_SUBJECT, Generation, ToClient, Unsure, Welcome, seal
+from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import Envelope, decode
 from nearcast.wire.rejects import Rejects
 
@@ -48,7 +49,7 @@ class Subscription:
         pool: LinkPool,
         clock: Clock,
         *,
-        key: bytes,
+        dialect: Dialect,
         rejects: Rejects,
         on_message: OnMessage | None,
         on_report: OnReport | None,
@@ -61,7 +62,7 @@ class Subscription:
         self.dropped_count = 0
         self._pool = pool
         self._clock = clock
-        self._key = key
+        self._dialect = dialect
         self._rejects = rejects
         self._on_message = on_message
         self._on_report = on_report
@@ -141,12 +142,12 @@ class Subscription:
 
     def _receive(self, broker: str) -> Callable[[bytes], None]:
         source = f"topic {self.topic} at {broker}"
-        key, now, machine = self._key, self._clock.now, self.machine
+        dialect, now, machine = self._dialect, self._clock.now, self.machine
         passes, deliver = machine.passes, self._deliver
 
         def receive(data: bytes) -> None:
             try:
-                envelope = decode(data, key)
+                envelope = decode(data, dialect)
             except WireError as error:
                 self._rejects.note(error, source)
                 return
@@ -180,7 +181,7 @@ class Subscription:
                 case Report(what):
                     self._report(what)
                 case Say(broker, message):
-                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._key))
+                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._dialect))
                 case Attach(broker):
                     self._attach(broker)
                 case Detach(broker):

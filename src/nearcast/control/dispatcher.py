@@ -34,6 +34,7 @@ from nearcast.wire.control import (
     Unsure,
     Welcome,
 )
+from nearcast.wire.dialect import NEWEST
 from nearcast.wire.envelope import Envelope
 
 Said = tuple[str, Instruction]
@@ -239,7 +240,7 @@ class Dispatcher:
         if now >= self._asked_s + self.timing.lease_s / 5:
             self._asked_s = now
             if broker_up:
-                out.append(("", Answer(Alive(self.broker, self.incarnation, now, self.ring.version))))
+                out.append(("", Answer(Alive(self.broker, self.incarnation, now, self.ring.version, NEWEST))))
             self._forget_unused(now)
         for topic in self._agenda.due(now):
             forwarder = self.forwarders.get(topic)

@@ -5,6 +5,7 @@ import math
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import MoveRefused
 from nearcast.wire.control import AgentState, Alive
+from nearcast.wire.dialect import OLDEST
 
 _MARGIN = 1.2  # clocks drift: the agent's lease must be over before we count it as over
 
@@ -14,6 +15,7 @@ class Agents:
         self._timing = timing
         self._heard_s: dict[str, float] = {}
         self._incarnation: dict[str, int] = {}
+        self._reads: dict[str, int] = {}
         self._away: dict[str, None] = {}
 
     def forget(self, now: float) -> None:
@@ -39,6 +41,7 @@ class Agents:
         stale = self._incarnation.get(broker) != message.incarnation or broker in self._away
         self._heard_s[broker] = now
         self._incarnation[broker] = message.incarnation
+        self._reads[broker] = message.reads
         self._away.pop(broker, None)
         return stale
 
@@ -69,8 +72,8 @@ class Agents:
 
     def states(self, now: float) -> tuple[AgentState, ...]:
         return tuple(
-            AgentState(broker, broker not in self._away, max(0.0, now - self._heard_s[broker]))
-            for broker in self.known()
+            AgentState(broker, broker not in self._away, max(0.0, now - heard_s), self._reads.get(broker, OLDEST))
+            for broker, heard_s in sorted(self._heard_s.items())
         )
 
     def must_answer(self, broker: str, now: float) -> None:

@@ -46,6 +46,7 @@ from nearcast.wire.control import (
     seal,
     unseal,
 )
+from nearcast.wire.dialect import Dialect
 from nearcast.wire.rejects import Rejects
 
 _LEADER = "leader"
@@ -65,7 +66,7 @@ class Coordinator:
         ring: Ring,
         *,
         bus: str,
-        key: bytes,
+        dialect: Dialect,
         clock: Clock,
         timing: Timing | None = None,
         rules: Rules = ALL_ON,
@@ -78,7 +79,7 @@ class Coordinator:
         self.moves: dict[str, Move] = {}
         self._store = store
         self._bus = bus
-        self._key = key
+        self._dialect = dialect
         self._clock = clock
         self._timing = timing or Timing()
         self._rules = rules
@@ -275,7 +276,7 @@ class Coordinator:
         return Inbox(COORDINATOR_SUBJECT, self._receive)
 
     def _receive(self, data: bytes) -> None:
-        message = self.rejects.read(lambda: unseal(data, self._key), "agents")
+        message = self.rejects.read(lambda: unseal(data, self._dialect), "agents")
         if not self.leading:
             return
         now = self._clock.now()
@@ -326,7 +327,7 @@ class Coordinator:
         )
 
     def _answer(self, asker: str, message: Answered) -> None:
-        self._pool.publish(self._bus, client_subject(asker), seal(message, self._key))
+        self._pool.publish(self._bus, client_subject(asker), seal(message, self._dialect))
 
     # Time
 
@@ -398,7 +399,7 @@ class Coordinator:
 
     def _say(self, broker: str, message: ToAgent) -> None:
         if self.leading:
-            self._pool.publish(self._bus, agent_bus_subject(broker), seal(message, self._key))
+            self._pool.publish(self._bus, agent_bus_subject(broker), seal(message, self._dialect))
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, []

@@ -23,6 +23,7 @@ from nearcast.wire.control import (
     seal,
     unseal,
 )
+from nearcast.wire.dialect import Dialect
 from nearcast.wire.rejects import Rejects
 
 _A = TypeVar("_A", bound=Answered)
@@ -32,12 +33,12 @@ _ASK_AGAIN_S = 0.5
 class Operator:
     """Use as `async with Operator(...) as operator`; entering raises LinkDown when the bus cannot be reached."""
 
-    def __init__(self, name: str, connect: Connect, *, bus: str, key: bytes) -> None:
+    def __init__(self, name: str, connect: Connect, *, bus: str, dialect: Dialect) -> None:
         self.name = name
         self.rejects = Rejects()
         self._connect = connect
         self._bus = bus
-        self._key = key
+        self._dialect = dialect
         self._link: Link | None = None
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Answered]] = {}
@@ -80,7 +81,7 @@ class Operator:
         if self._link is None or not self._link.up:
             raise LinkDown("the control bus is not connected now: traffic goes on with the last plan, nothing moves")
         self._asked[number] = answer = asyncio.get_running_loop().create_future()
-        self._link.publish(COORDINATOR_SUBJECT, seal(order, self._key))
+        self._link.publish(COORDINATOR_SUBJECT, seal(order, self._dialect))
         try:
             async with asyncio.timeout(timeout_s):
                 found = await answer
@@ -92,7 +93,7 @@ class Operator:
         return found
 
     def _receive(self, data: bytes) -> None:
-        message = self.rejects.read(lambda: unseal(data, self._key), "the coordinator")
+        message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
         if isinstance(message, Outcome | Status):
             asked = self._asked.get(message.number)
             if asked is not None and not asked.done():

@@ -14,6 +14,7 @@ from nearcast.fleet.supervisor import Supervisor
 from nearcast.fleet.wan_main import WanLink, WanPlan
 from nearcast.transport.config import new_key
 from nearcast.transport.endpoint import NATS
+from nearcast.wire.dialect import NEWEST
 
 CONFIG_FILE = "nearcast.toml"
 WAN_SOCKET = "wan.sock"
@@ -34,6 +35,7 @@ class LocalSpec:
     hop_s: float = 0.0
     jitter_s: float = 0.0
     timing: dict[str, float] = field(default_factory=dict)
+    protocol: int = NEWEST
 
     def __post_init__(self) -> None:
         if not 1 <= self.sites <= _MOST_SITES:
@@ -95,6 +97,7 @@ def _config_text(spec: LocalSpec, bus: str, urls: list[str], links: tuple[WanLin
     parts = [
         "# Written by nearcast; clients read it.",
         'key_file = "key"',
+        *([f"protocol = {spec.protocol}"] if spec.protocol != NEWEST else []),
         f'\n[control]\nurl = "{bus}"',
     ]
     for number, (broker, url) in enumerate(zip(spec.brokers, urls, strict=True)):

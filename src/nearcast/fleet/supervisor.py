@@ -120,9 +120,7 @@ class Supervisor:
             del self._children[spec.name]
             raise
         self._note(child)
-        watcher = asyncio.create_task(self._watch(child), name=f"watch {child.name}")
-        watcher.add_done_callback(self._watched)
-        self._watchers[spec.name] = watcher
+        self._begin_watching(child)
         return child
 
     def child(self, name: str) -> Child:
@@ -130,6 +128,23 @@ class Supervisor:
         if name not in self._watchers:
             raise FleetError(f"{name}: no such child; children are {', '.join(self._watchers) or 'none'}")
         return self._children[name]
+
+    async def renew(self, name: str) -> None:
+        """Stop one child in order and start it again, as it was: what it reads at its start it reads anew.
+
+        Raises FleetError when there is none of this name, or when it does not start; then it is no child any more.
+        """
+        child = self.child(name)
+        await self._unwatch(name)
+        try:
+            await child.stop(_GRACE_S)
+            await child.restart()
+        except BaseException:
+            del self._children[name], self._status[name]
+            self._write()
+            raise
+        self._note(child, last_end="was renewed", restarts=self._status[name].restarts + 1)
+        self._begin_watching(child)
 
     async def retire(self, name: str) -> None:
         """End one child for good. Raises FleetError when there is none of this name."""
@@ -197,6 +212,11 @@ class Supervisor:
             restarts = self._status[child.name].restarts + 1
             self._note(child, restarts=restarts)
             self._say(f"{child.name} runs again, as process {child.pid}; restarts: {restarts}")
+
+    def _begin_watching(self, child: Child) -> None:
+        watcher = asyncio.create_task(self._watch(child), name=f"watch {child.name}")
+        watcher.add_done_callback(self._watched)
+        self._watchers[child.name] = watcher
 
     def _watched(self, watcher: asyncio.Task[None]) -> None:
         if not watcher.cancelled() and self._failure is None:

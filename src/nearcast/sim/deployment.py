@@ -17,9 +17,10 @@ from nearcast.sim.clock import WALL_AT_START_S, Skew
 from nearcast.sim.history import History
 from nearcast.sim.network import Network, Process
 from nearcast.sim.recorder import Recorder
+from nearcast.wire.dialect import Dialect
 
 BUS = "bus"
-KEY = b"virtual"
+DIALECT = Dialect(b"virtual")
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class Deployment:
             self.ring,
             bus=BUS,
             incarnation=self._incarnations,
-            key=KEY,
+            dialect=DIALECT,
             clock=process.clock,
             timing=self._timing,
             rules=self._rules,
@@ -98,7 +99,7 @@ class Deployment:
             process.store,
             self.ring,
             bus=BUS,
-            key=KEY,
+            dialect=DIALECT,
             clock=process.clock,
             timing=self._timing,
             rules=self._rules,
@@ -124,7 +125,7 @@ class Deployment:
             name,
             process.connect,
             self.ring,
-            key=KEY,
+            dialect=DIALECT,
             clock=process.clock,
             timing=self._timing,
             rules=self._rules,

@@ -2,6 +2,7 @@
 
 name = "drones"
 key_file = "key"                      # or NEARCAST_KEY: what control messages are signed with
+protocol = 1                          # optional: the version to write while older software is still in the fleet
 
 [control]
 url = "nats://127.0.0.1:4222"         # or NEARCAST_CONTROL_URL: the control bus and the store
@@ -28,7 +29,7 @@ import re
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -37,6 +38,7 @@ from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.ring import Ring
 from nearcast.transport.endpoint import Endpoint, Tls
+from nearcast.wire.dialect import NEWEST, Dialect
 
 BUS = "_control"
 """The name by which links reach the control bus; no broker may have it."""
@@ -72,6 +74,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker: tuple[_Broker, ...]
     name: str = "nearcast"
     key_file: str | None = None
+    protocol: int = NEWEST
     way: tuple[_Way, ...] = ()
     tls: _Tls | None = None
     timing: dict[str, float] = {}
@@ -88,7 +91,7 @@ class Config:
     """`ways[site, broker]` is how that site reaches that broker; where there is none, by the broker's own address."""
 
     name: str
-    key: bytes = field(repr=False)
+    dialect: Dialect
     control: Endpoint
     brokers: Mapping[str, BrokerAt]
     ways: Mapping[tuple[str, str], Endpoint]
@@ -151,9 +154,11 @@ def load_config(path: Path | None = None) -> Config:
     if control.kind != "nats":
         raise ConfigError(f"{path}: control.url is {control.url}; the control bus and the store need a NATS server")
     brokers = _brokers(raw.broker, tls, path)
-    return Config(
-        raw.name, _key(raw, path), control, brokers, _ways(raw.way, brokers, tls, path), _timing(raw, path), path
-    )
+    try:
+        dialect = Dialect(_key(raw, path), raw.protocol)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return Config(raw.name, dialect, control, brokers, _ways(raw.way, brokers, tls, path), _timing(raw, path), path)
 
 
 def new_key() -> str:

@@ -8,16 +8,13 @@ ride on the topic itself, inside an envelope, because a message on another subje
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 
 import msgspec
 
-from nearcast.domain.errors import ConfigError, MalformedControl, UnknownVersion
+from nearcast.domain.errors import ConfigError, MalformedControl
 from nearcast.domain.route import Route, Strategy
-
-VERSION = 1
-_SIGNATURE_BYTES = 16
+from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 
 AGENT_SUBJECT = "_nearcast.agent"
 """On every broker: what clients and peer agents say to the agent beside it."""
@@ -244,6 +241,7 @@ class Alive(msgspec.Struct, frozen=True, tag=True):
     incarnation: int
     asked_s: float
     ring_version: int
+    reads: int = 1  # the newest protocol version that it reads; the first did not say
 
 
 # operator <-> coordinator: asked and answered on the control bus, by whoever leads
@@ -273,11 +271,12 @@ class Outcome(msgspec.Struct, frozen=True, tag=True):
 
 
 class AgentState(msgspec.Struct, frozen=True):
-    """`silent_s`: since when the leader has not heard it."""
+    """`silent_s`: since when the leader has not heard it; `reads`: the newest protocol version that it reads."""
 
     broker: str
     present: bool
     silent_s: float
+    reads: int = 1
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
@@ -305,19 +304,18 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)
 
 
-def seal(message: Control, key: bytes) -> bytes:
+def seal(message: Control, dialect: Dialect) -> bytes:
     body = _encoder.encode(message)
-    return bytes((VERSION,)) + _signature(body, key) + body
+    return bytes((dialect.version,)) + dialect.signature(body, dialect.version) + body
 
 
-def unseal(data: bytes, key: bytes) -> Control:
+def unseal(data: bytes, dialect: Dialect) -> Control:
     """Raises MalformedControl or UnknownVersion; never anything else, whatever the bytes."""
-    if len(data) <= 1 + _SIGNATURE_BYTES:
+    if len(data) <= 1 + SIGNATURE_BYTES:
         raise MalformedControl(f"control message of {len(data)} bytes is too short")
-    if data[0] != VERSION:
-        raise UnknownVersion(f"control message has protocol version {data[0]}, this side speaks {VERSION}")
-    body = data[1 + _SIGNATURE_BYTES :]
-    if not hmac.compare_digest(data[1 : 1 + _SIGNATURE_BYTES], _signature(body, key)):
+    version, body = data[0], data[1 + SIGNATURE_BYTES :]
+    must_be_known(version, "control message")
+    if not hmac.compare_digest(data[1 : 1 + SIGNATURE_BYTES], dialect.signature(body, version)):
         raise MalformedControl("control message has a wrong signature; do both sides share the fleet's key?")
     try:
         return _decoder.decode(body)
@@ -325,8 +323,8 @@ def unseal(data: bytes, key: bytes) -> Control:
         raise MalformedControl(f"control message is not readable: {error}") from error
 
 
-def unseal_on_topic(data: bytes, key: bytes) -> OnTopic:
-    message = unseal(data, key)
+def unseal_on_topic(data: bytes, dialect: Dialect) -> OnTopic:
+    message = unseal(data, dialect)
     if not isinstance(message, Switch | Marker | Beat | Gone | Broken):
         raise MalformedControl(f"a {type(message).__name__} does not belong on a topic")
     return message
@@ -335,7 +333,3 @@ def unseal_on_topic(data: bytes, key: bytes) -> OnTopic:
 def _must_be_ring(brokers: tuple[str, ...]) -> None:
     if not brokers or len(set(brokers)) < len(brokers):
         raise ValueError(f"not the brokers of a ring: {brokers!r}")
-
-
-def _signature(body: bytes, key: bytes) -> bytes:
-    return hashlib.blake2b(body, key=key, digest_size=_SIGNATURE_BYTES).digest()

@@ -23,11 +23,11 @@ import struct
 
 import msgspec
 
-from nearcast.domain.errors import MalformedEnvelope, UnknownVersion
+from nearcast.domain.errors import MalformedEnvelope
 from nearcast.wire.control import OnTopic, seal, unseal_on_topic
+from nearcast.wire.dialect import NEWEST, OLDEST, Dialect, must_be_known
 
 MAGIC = b"\xa9\xce"
-VERSION = 1
 
 CONTROL = 1  # the payload is a control message of an agent
 FORWARDED = 2  # an agent carried it here from another broker; a trail follows the header
@@ -73,12 +73,12 @@ def notice(message: OnTopic, epoch: int) -> Envelope:
     return Envelope(CONTROL, 0, 0, epoch, 0, 0, 0, b"", None, message)
 
 
-def encode(envelope: Envelope, key: bytes) -> bytes:
+def encode(envelope: Envelope, dialect: Dialect) -> bytes:
     trail = envelope.trail
-    payload = envelope.payload if envelope.notice is None else seal(envelope.notice, key)
+    payload = envelope.payload if envelope.notice is None else seal(envelope.notice, dialect)
     header = _HEADER.pack(
         MAGIC,
-        VERSION,
+        dialect.version,
         envelope.flags if trail is None else envelope.flags | FORWARDED,
         envelope.publisher,
         envelope.seq,
@@ -99,7 +99,7 @@ def encode(envelope: Envelope, key: bytes) -> bytes:
     return b"".join(parts)
 
 
-def decode(data: bytes, key: bytes) -> Envelope:
+def decode(data: bytes, dialect: Dialect) -> Envelope:
     """The envelope in `data`; bytes that do not start with our magic are a plain client's message.
 
     Raises a WireError, and nothing else, for bytes that claim to be ours and are not readable.
@@ -109,14 +109,14 @@ def decode(data: bytes, key: bytes) -> Envelope:
     if len(data) < HEADER_BYTES:
         raise MalformedEnvelope(f"envelope of {len(data)} bytes is shorter than its header of {HEADER_BYTES}")
     _, version, flags, publisher, seq, epoch, before, first, sent_ns = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise UnknownVersion(f"envelope has protocol version {version}, this side speaks {VERSION}")
+    if not OLDEST <= version <= NEWEST:
+        must_be_known(version, "envelope")
     if flags & ~_KNOWN_FLAGS:
         raise MalformedEnvelope(f"envelope has unknown flags {flags:#04x}")
     if not flags & (FORWARDED | CONTROL):
         return Envelope(flags, publisher, seq, epoch, before, first, sent_ns, data[HEADER_BYTES:])
     trail, offset = _decode_trail(data) if flags & FORWARDED else (None, HEADER_BYTES)
-    message = unseal_on_topic(data[offset:], key) if flags & CONTROL else None
+    message = unseal_on_topic(data[offset:], dialect) if flags & CONTROL else None
     payload = b"" if message else data[offset:]
     return Envelope(flags & ~FORWARDED, publisher, seq, epoch, before, first, sent_ns, payload, trail, message)
 

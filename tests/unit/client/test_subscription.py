@@ -13,6 +13,7 @@ from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.ring import Ring
 from nearcast.sim.clock import SimClock
 from nearcast.sim.loop import in_virtual_time
+from nearcast.wire.dialect import Dialect
 
 
 class JumpyClock(SimClock):
@@ -31,7 +32,7 @@ async def nobody_there(broker: str, on_state: OnState) -> MemoryLink:
 
 async def pending(clock: SimClock, reports: list[Gap | Discontinuity]) -> Subscription:
     """A subscription whose brokers cannot be reached."""
-    client = Client("c", nobody_there, Ring(("H0",)), key=b"k", clock=clock, rng=random.Random(1))
+    client = Client("c", nobody_there, Ring(("H0",)), dialect=Dialect(b"k"), clock=clock, rng=random.Random(1))
     subscribing = asyncio.create_task(client.subscribe("t", on_report=reports.append))
     await clock.sleep(5.0)
     assert not subscribing.done()

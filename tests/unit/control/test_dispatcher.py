@@ -24,6 +24,7 @@ from nearcast.wire.control import (
     Unsure,
     Welcome,
 )
+from nearcast.wire.dialect import NEWEST
 from nearcast.wire.envelope import Envelope
 
 TIMING = Timing()
@@ -211,7 +212,7 @@ def test_only_what_the_broker_confirmed_is_not_sent_again() -> None:
 
 def test_it_says_that_it_is_alive_five_times_a_lease() -> None:
     one = agent()
-    assert one.tick(1.0) == [("", Answer(Alive("H0", 5, 1.0, 1)))]
+    assert one.tick(1.0) == [("", Answer(Alive("H0", 5, 1.0, 1, NEWEST)))]
     assert one.wake_s() <= 1.0 + TIMING.lease_s / 5
 
 

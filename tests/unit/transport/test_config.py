@@ -54,7 +54,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     assert [(name, at.endpoint.kind) for name, at in config.brokers.items()] == [("edge1", "nats"), ("edge2", "redis")]
     assert config.timing == Timing(lease_s=5.0)
     assert config.ring.brokers == ("edge1", "edge2")
-    assert len(config.key) == 32
+    assert len(config.dialect.key) == 32
 
 
 def test_a_site_reaches_a_broker_by_its_own_way_where_there_is_one(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_a_site_reaches_a_broker_by_its_own_way_where_there_is_one(tmp_path: Pat
 
 def test_the_key_is_not_shown(tmp_path: Path) -> None:
     config = load_config(written(tmp_path))
-    assert config.key.hex() not in repr(config)
-    assert repr(config.key) not in repr(config)
+    assert config.dialect.key.hex() not in repr(config)
+    assert repr(config.dialect.key) not in repr(config)
 
 
 def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("NEARCAST_CONTROL_URL", "nats://127.0.0.1:9999")
     monkeypatch.setenv("NEARCAST_CONFIG", str(path))
     config = load_config()
-    assert (config.key, config.control.port) == (b"\xab" * 16, 9999)
+    assert (config.dialect.key, config.control.port) == (b"\xab" * 16, 9999)
 
 
 @pytest.mark.parametrize(

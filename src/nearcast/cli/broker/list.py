@@ -24,7 +24,7 @@ async def _list(config: Config, site: str, as_json: bool) -> None:
 
 def show_brokers(state: State) -> None:
     print_table(
-        ("broker", "site", "address", "state", "agent"),
+        ("broker", "site", "address", "state", "agent", "reads protocol"),
         [
             (
                 each.name,
@@ -32,6 +32,7 @@ def show_brokers(state: State) -> None:
                 each.url,
                 f"up, {each.rtt_ms} ms" if each.up else f"DOWN: {each.error}",
                 _agent(each.agent, each.agent_silent_s),
+                str(each.agent_reads or ""),
             )
             for each in state.brokers
         ],

@@ -29,6 +29,7 @@ from nearcast.sim.check import CheckResult, check
 from nearcast.sim.history import Event, History
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.transport.config import BUS, Config, load_config
+from nearcast.wire.dialect import NEWEST, OLDEST
 
 HOT = "hot"
 TIMING = {"lease_s": 4.0, "linger_s": 1.0, "patience_s": 2.0}
@@ -40,12 +41,17 @@ KILLED = ("broker", "agent", "client", "coordinator")
 
 @dataclass(frozen=True, slots=True)
 class LiveScale:
-    """`fanout` clients listen on one topic; `kills` are how often each kind of process is killed, in turn."""
+    """`fanout` clients listen on one topic; `kills` are how often each kind of process is killed, in turn.
+
+    With `renewed`, agents, coordinators and clients are stopped and started one by one, first with the oldest protocol
+    version, then with the newest.
+    """
 
     servers: int = 3
     fanout: int = 200
     moves: int = 200
     kills: int = 0
+    renewed: bool = False
     topics: int = 8
     clients: int = 12
     hot_rate: float = 20.0
@@ -109,7 +115,8 @@ class _Run:
         with tempfile.TemporaryDirectory(prefix="nearcast-lab-") as folder:
             state = Path(folder)
             async with Supervisor(state, patience=Patience(attempts=1000)) as self.supervisor:
-                local = LocalSpec(sites=self.scale.servers, kind=self.kind, timing=TIMING)
+                protocol = OLDEST if self.scale.renewed else NEWEST
+                local = LocalSpec(sites=self.scale.servers, kind=self.kind, timing=TIMING, protocol=protocol)
                 self.config: Config = load_config(await launch(self.supervisor, local))
                 async with self._watched_store():
                     await self._until_led()
@@ -123,7 +130,7 @@ class _Run:
             await self._start_worker(state, "senders", senders),
         ]
         self.others = [await self._start_worker(state, f"others{number}", self._others(number)) for number in range(2)]
-        kills = asyncio.create_task(self._kill_all(state))
+        kills = asyncio.create_task(self._renew_all(state) if self.scale.renewed else self._kill_all(state))
         try:
             await self._move_all(kills)
             await kills
@@ -177,6 +184,8 @@ class _Run:
 
     async def _move_all(self, kills: "asyncio.Task[None]") -> None:
         """Until there were as many as asked for, and the kills are over."""
+        if not self.scale.moves:
+            await kills
         while self.moves < self.scale.moves or not kills.done():
             self.progress(min(self.moves, self.scale.moves), self.scale.moves, "moves")
             try:
@@ -202,7 +211,7 @@ class _Run:
 
     def _operator(self) -> Operator:
         name = f"mover{time.monotonic_ns()}"
-        return Operator(name, connector(self.config.endpoints(), name=name), bus=BUS, key=self.config.key)
+        return Operator(name, connector(self.config.endpoints(), name=name), bus=BUS, dialect=self.config.dialect)
 
     async def _until_led(self) -> None:
         """Until a leader knows every agent."""
@@ -269,6 +278,22 @@ class _Run:
         self.events.append(("fault", now_s, f"kill -9 clients {number}"))
         self.events.extend(("crashed", now_s, subscription) for subscription in worker.numbers)
         self.others[number] = await self._start_worker(state, f"others{number}", self._others(number))
+
+    # A new protocol version
+
+    async def _renew_all(self, state: Path) -> None:
+        """As an operator does it: the configuration first, then one process after another."""
+        text = self.config.path.read_text()
+        self.config.path.write_text(text.replace(f"protocol = {OLDEST}\n", ""))
+        for name in [child.name for child in self.supervisor.status.children if child.kind in {"agent", "coordinator"}]:
+            await asyncio.sleep(self.scale.kill_every_s)
+            self.events.append(("fault", time.time(), f"{name} is renewed"))
+            await self.supervisor.renew(name)
+            await self._until_led()
+        for number in range(len(self.others)):
+            await asyncio.sleep(self.scale.kill_every_s)
+            await self.others[number].command.stop()
+            self.others[number] = await self._start_worker(state, f"others{number}", self._others(number))
 
     # The store
 

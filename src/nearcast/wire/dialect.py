@@ -1,0 +1,45 @@
+"""Which protocol version a process writes, and with which key it signs; every version from OLDEST on it reads.
+
+A fleet goes to a new version in two rolls: first the new software, told to write the old version, then again without
+that. At no time does anybody write what somebody else cannot read.
+
+    version  what changed
+    1
+    2        the signature of a control message covers its version
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from nearcast.domain.errors import ConfigError, UnknownVersion
+
+OLDEST = 1
+NEWEST = 2
+SIGNATURE_BYTES = 16
+
+_SIGNED_FOR = {1: b"", 2: b"nearcast 2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    key: bytes = field(repr=False)
+    version: int = NEWEST
+
+    def __post_init__(self) -> None:
+        if not OLDEST <= self.version <= NEWEST:
+            raise ConfigError(f"protocol is {self.version}; this software writes {OLDEST} to {NEWEST}")
+
+    def signature(self, body: bytes, version: int) -> bytes:
+        """Of a control message that is written in this version."""
+        return hashlib.blake2b(body, key=self.key, digest_size=SIGNATURE_BYTES, person=_SIGNED_FOR[version]).digest()
+
+
+def must_be_known(version: int, what: str) -> None:
+    """Raises UnknownVersion."""
+    if not OLDEST <= version <= NEWEST:
+        raise UnknownVersion(
+            f"{what} has protocol version {version}, this side reads {OLDEST} to {NEWEST};"
+            " newer software must write `protocol` of the oldest in the fleet until all are renewed"
+        )
