@@ -4,6 +4,7 @@
       ConfigError              a configuration that cannot be used
       TopicNameError           a topic name that cannot be used (also a ValueError)
       RingError                a ring that cannot be built or changed as asked (also a ValueError)
+      SnapshotError            a snapshot that contradicts itself, or a file that holds none (also a ValueError)
       LinkError                a connection to one broker
         LinkDown               not connected now; the link is trying again by itself
         LinkClosed             closed by us; it will not come back
@@ -38,6 +39,10 @@ class TopicNameError(NearcastError, ValueError):
 
 class RingError(NearcastError, ValueError):
     """A ring that cannot be built or changed as asked."""
+
+
+class SnapshotError(NearcastError, ValueError):
+    """A snapshot that contradicts itself, or a file that holds none: the message says what and where."""
 
 
 class LinkError(NearcastError):

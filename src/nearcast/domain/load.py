@@ -1,0 +1,44 @@
+"""What one broker carried in one interval, per topic: what agents report and policies plan by.
+
+Rates are averages over the interval, per second. What is counted is what passed this broker: a topic on several brokers
+is in the report of each.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLoad:
+    """One topic at one broker.
+
+    `publications` and `bytes_in` are what publishers sent here, `deliveries` and `bytes_out` what subscribers got from
+    here. What agents forward to each other is in neither.
+    """
+
+    topic: str
+    publications: float
+    deliveries: float
+    bytes_in: float
+    bytes_out: float
+    publishers: int
+    subscribers: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """One broker, one interval.
+
+    `out_bytes_per_s` is measured at the server, so it may be more than its topics' `bytes_out` together: protocol,
+    forwarding, and clients that nobody counts. `capacity_bytes_per_s` is configured, never measured.
+    """
+
+    broker: str
+    at_s: float
+    out_bytes_per_s: float
+    capacity_bytes_per_s: float
+    topics: tuple[TopicLoad, ...] = ()
+
+    @property
+    def load_ratio(self) -> float:
+        """Dynamoth's LR (equation 1): measured outgoing bandwidth over the most the server supports."""
+        return self.out_bytes_per_s / self.capacity_bytes_per_s

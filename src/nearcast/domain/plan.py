@@ -1,0 +1,58 @@
+"""What a policy answers: which topics go where, which servers come and go, and why. A plan does nothing by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.route import Route, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One topic's change of route. `was_strategy` and `was_brokers` are what the policy saw, by route or by ring."""
+
+    topic: str
+    strategy: Strategy
+    brokers: tuple[str, ...]
+    was_strategy: Strategy
+    was_brokers: tuple[str, ...]
+    reason: str
+
+    def __post_init__(self) -> None:
+        self.route(0)  # refuses brokers that no route could have
+        if (self.strategy, self.brokers) == (self.was_strategy, self.was_brokers):
+            raise ConfigError(f"step of {self.topic!r} changes nothing: {self.strategy.value} on {self.brokers!r}")
+        if not self.reason:
+            raise ConfigError(f"step of {self.topic!r} has no reason")
+
+    def route(self, epoch: int) -> Route:
+        """The route to go to. The epoch is its executor's: one more than the topic's newest."""
+        return Route(epoch, self.strategy, self.brokers)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`steps` in the order in which they were decided, at most one per topic.
+
+    `ring`: the brokers that the ring should have once every step is done, None where it stays as it is. No topic of the
+    snapshot changes hands by that alone: those that would have a step. `rent`: how many servers to add. `release`:
+    brokers that nothing is left on once every step is done, to be given back. `reasons` say why there are servers to
+    rent or release, why the ring changes, and what was wanted and could not be had.
+
+    `load_ratios` is what the policy expects of every broker that it may use, once all is done: an estimate.
+    """
+
+    policy: str
+    at_s: float
+    steps: tuple[Step, ...] = ()
+    ring: tuple[str, ...] | None = None
+    rent: int = 0
+    release: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    load_ratios: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.steps or self.rent or self.release or self.ring is not None)

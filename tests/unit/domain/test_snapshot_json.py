@@ -1,0 +1,88 @@
+"""The snapshot file: versioned JSON with a published schema."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcast.domain.errors import SnapshotError
+from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Strategy, route
+from nearcast.domain.snapshot import Snapshot
+from nearcast.domain.snapshot_json import read_snapshot, snapshot_schema, write_snapshot
+
+SCHEMA = Path(__file__).parents[3] / "docs" / "snapshot.schema.json"
+
+
+def a_snapshot() -> Snapshot:
+    loads = (TopicLoad("chat/é", 1.5, 3.0, 15.0, 30.0, 1, 2), TopicLoad("tile", 2.0, 4.0, 6.0, 8.0, 3, 4))
+    return Snapshot.of(
+        [BrokerReport("b1", 9.0, 50.0, 100.0, loads), BrokerReport("b2", 9.5, 0.0, 100.0)],
+        {"tile": route(4, Strategy.ALL_SUBSCRIBERS, ("b1", "b3"))},
+        Ring(("b1", "b2"), version=2, vnodes=8),
+        at_s=10.0,
+        sites={"b1": "boston"},
+        draining=("b2",),
+        planned_s=3.25,
+        renting=1,
+    )
+
+
+def with_change(**changes: Any) -> bytes:
+    return json.dumps({**json.loads(write_snapshot(a_snapshot())), **changes}).encode()
+
+
+def test_a_snapshot_is_read_as_it_was_written() -> None:
+    written = write_snapshot(a_snapshot())
+    read = read_snapshot(written)
+    assert write_snapshot(read) == written
+    assert (read.reports(), read.routes()) == (a_snapshot().reports(), a_snapshot().routes())
+    assert (read.at_s, read.planned_s, read.renting) == (10.0, 3.25, 1)
+    assert (read.ring, read.ring.version) == (a_snapshot().ring, 2)
+    assert (read.brokers, read.sites) == (("b1", "b2", "b3"), ("boston", "", ""))
+    assert (read.draining.tolist(), read.silent.tolist()) == ([False, True, False], [False, False, True])
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    assert SCHEMA.read_bytes() == snapshot_schema(), "run: .venv/bin/python scripts/write_snapshot_schema.py"
+
+
+def test_the_schema_names_every_field_of_a_written_file() -> None:
+    described = json.loads(snapshot_schema())["$defs"]
+    file = json.loads(write_snapshot(a_snapshot()))
+    report = file["brokers"][0]["report"]
+    for name, shown in (
+        ("File", file),
+        ("Ring", file["ring"]),
+        ("Broker", file["brokers"][0]),
+        ("Route", file["routes"][0]),
+        ("Report", report),
+        ("Load", report["topics"][0]),
+    ):
+        assert set(described[name]["properties"]) == set(shown)
+        assert described[name]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"not json", "s.json: is not JSON"),
+        (b"[1]", "s.json: is not a nearcast snapshot: its 'schema' is None"),
+        (b'{"schema": "kafka/1"}', "s.json: is not a nearcast snapshot: its 'schema' is 'kafka/1'"),
+        (b'{"schema": "nearcast.snapshot/2"}', "is of version 'nearcast.snapshot/2'; this nearcast reads"),
+        (with_change(renting=-1), r"s.json: Expected `int` >= 0 - at `\$.renting`"),
+        (with_change(drained=True), "unknown field `drained`"),
+        (with_change(brokers=[{"name": "b1", "report": None}] * 2), "s.json: brokers has 'b1' twice"),
+        (with_change(ring={"brokers": ["b1", "b1"]}), "s.json: broker 'b1' is in the ring twice"),
+        (
+            with_change(routes=[{"topic": "t", "epoch": 1, "strategy": "single", "brokers": ["b1", "b2"]}]),
+            "s.json: a single route has one broker",
+        ),
+        (with_change(routes=[{"topic": "t", "epoch": 1, "strategy": "best", "brokers": ["b1"]}]), "'best'"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_the_reason(content: bytes, message: str) -> None:
+    with pytest.raises(SnapshotError, match=message):
+        read_snapshot(content, "s.json")
