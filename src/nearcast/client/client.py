@@ -13,13 +13,14 @@ from nearcast.client.subscription import OnMessage, OnReport, Overflow, Subscrip
 from nearcast.control.publisher import Publisher
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.subscriber import Subscriber
+from nearcast.control.tally import Tally
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError, LinkClosed
 from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
-from nearcast.wire.control import Generation, Unsure, Welcome, client_subject, unseal
+from nearcast.wire.control import AGENT_SUBJECT, Generation, Unsure, Welcome, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.rejects import Rejects
 
@@ -28,7 +29,8 @@ class Client:
     """Use as `async with Client(...) as client`, or call `close()`.
 
     `name` must be unique in the fleet; `ring` need only hold some brokers of it: agents send a newer one. `rng` gives
-    publisher ids, so that a seeded run repeats itself; leave it out in production.
+    publisher ids, so that a seeded run repeats itself; leave it out in production. With `count_every_s`, the agents
+    of the brokers in use are told so often what was sent and received there, if anything was.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Client:
         timing: Timing | None = None,
         rules: Rules = ALL_ON,
         rng: random.Random | None = None,
+        count_every_s: float | None = None,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -63,6 +66,9 @@ class Client:
         self._publications: dict[str, Publication] = {}
         self._by_id: dict[int, Publication] = {}
         self._subscriptions: dict[str, Subscription] = {}
+        self._tally = Tally(name)
+        self._count_every_s = count_every_s
+        self._counting = False
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -98,7 +104,8 @@ class Client:
             machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
             for broker in self._pool.broken:
                 machine.lost(broker)
-            publication = Publication(machine, self._pool, self._clock, self._crew, self._dialect)
+            self._count()
+            publication = Publication(machine, self._pool, self._clock, self._crew, self._dialect, self._tally)
             self._publications[topic] = self._by_id[publisher_id] = publication
         return publication
 
@@ -131,6 +138,7 @@ class Client:
             self._clock,
             dialect=self._dialect,
             rejects=self.rejects,
+            tally=self._tally,
             on_message=callback,
             on_report=on_report,
             buffer=buffer,
@@ -138,6 +146,7 @@ class Client:
             closed=self._forget,
         )
         self._subscriptions[topic] = subscription
+        self._count()
         try:
             await subscription.start()
         except BaseException:
@@ -157,6 +166,8 @@ class Client:
             subscription.close()
         for publication in self._publications.values():
             publication.close()
+        if self._counting:
+            self._tell_counts(least_s=self._count_every_s or 0.0)
         await self._pool.close()
         await self._crew.close()
 
@@ -169,6 +180,21 @@ class Client:
     def _must_be_open(self) -> None:
         if self._closed:
             raise LinkClosed(f"client {self.name!r} is closed; start another one")
+
+    def _count(self) -> None:
+        if self._count_every_s is not None and not self._counting:
+            self._counting = True
+            self._tally.begin(self._clock.now())
+            self._crew.start(self._tell_often(self._count_every_s), f"counts of {self.name}")
+
+    async def _tell_often(self, every_s: float) -> None:
+        while True:
+            await self._clock.sleep(every_s)
+            self._tell_counts()
+
+    def _tell_counts(self, *, least_s: float = 0.0) -> None:
+        for broker, counts in self._tally.tell(self._clock.now(), least_s=least_s):
+            self._pool.publish(broker, AGENT_SUBJECT, seal(counts, self._dialect))
 
     def _forget(self, topic: str) -> None:
         self._subscriptions.pop(topic, None)

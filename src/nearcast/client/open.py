@@ -9,6 +9,8 @@ from nearcast.brokers.connect import connector
 from nearcast.client.client import Client
 from nearcast.transport.config import Config, load_config
 
+COUNT_S = 1.0
+
 
 def open_client(config: Config | Path | None = None, *, name: str = "", site: str = "") -> Client:
     """Without `config`, the file that NEARCAST_CONFIG names, or the one in the usual places.
@@ -19,7 +21,14 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
         config = load_config(config)
     name = name or unique_name("client")
     connect = connector(config.endpoints(site), name=name)
-    return Client(name, connect, config.ring, dialect=config.dialect, timing=config.timing)
+    return Client(
+        name,
+        connect,
+        config.ring,
+        dialect=config.dialect,
+        timing=config.timing,
+        count_every_s=COUNT_S if config.counts else None,
+    )
 
 
 def unique_name(kind: str) -> str:

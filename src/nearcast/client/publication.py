@@ -7,6 +7,7 @@ from collections.abc import Callable
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Instruction, Say, Send
 from nearcast.control.publisher import MOST_UNCONFIRMED, Publisher
+from nearcast.control.tally import Tally
 from nearcast.domain.errors import LeaseLost, LinkClosed, LinkError, MessageTooLarge
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Cancellable, Clock
@@ -20,12 +21,16 @@ _MANY = MOST_UNCONFIRMED // 4  # unless there are so many: a fast publisher shou
 
 
 class Publication:
-    def __init__(self, machine: Publisher, pool: LinkPool, clock: Clock, crew: Crew, dialect: Dialect) -> None:
+    def __init__(  # noqa: PLR0917  # made in one place, by the client
+        self, machine: Publisher, pool: LinkPool, clock: Clock, crew: Crew, dialect: Dialect, tally: Tally
+    ) -> None:
         self.machine = machine
         self._pool = pool
         self._clock = clock
         self._crew = crew
         self._dialect = dialect
+        self._tally = tally
+        self._count = tally.sent(machine.targets, machine.topic)
         self._alarm = Alarm(clock, self._tick)
         self._waiting: list[asyncio.Future[None]] = []
         self._confirming: dict[str, None] = {}  # brokers that are or will be asked what they have handled
@@ -37,9 +42,10 @@ class Publication:
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
         """Hands the message to the connections of its route and returns its sequence number."""
         machine, clock = self.machine, self._clock
-        if len(payload) > MOST_PAYLOAD_BYTES:
+        size_bytes = len(payload)
+        if size_bytes > MOST_PAYLOAD_BYTES:
             raise MessageTooLarge(
-                f"topic {machine.topic!r}: the message has {len(payload)} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
+                f"topic {machine.topic!r}: the message has {size_bytes} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
             )
         now = clock.now()
         if not self._can_publish(now):
@@ -48,6 +54,9 @@ class Publication:
         if begun is not None:
             begun(machine.seq + 1)
         self._follow(machine.publish(payload, now, int(clock.wall() * 1e9)))
+        count = self._count
+        count.messages += 1
+        count.size_bytes += size_bytes
         if not self._all_asked:
             self._ask_for_confirmations()
             self._all_asked = True
@@ -112,6 +121,8 @@ class Publication:
     def _do(self, instructions: list[Instruction]) -> None:
         self._follow(instructions)
         self._all_asked = False  # the route or a connection may have changed
+        self._count.left = True
+        self._count = self._tally.sent(self.machine.targets, self.machine.topic)
         if not self._over:
             self._ask_for_confirmations()
             self._alarm.set(self.machine.wake_s())

@@ -10,6 +10,7 @@ from typing import Self
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
 from nearcast.control.subscriber import Subscriber
+from nearcast.control.tally import Tally
 from nearcast.domain.errors import LinkClosed, NearcastError, WireError
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
@@ -51,6 +52,7 @@ class Subscription:
         *,
         dialect: Dialect,
         rejects: Rejects,
+        tally: Tally,
         on_message: OnMessage | None,
         on_report: OnReport | None,
         buffer: int,
@@ -64,6 +66,7 @@ class Subscription:
         self._clock = clock
         self._dialect = dialect
         self._rejects = rejects
+        self._tally = tally
         self._on_message = on_message
         self._on_report = on_report
         self._size = buffer
@@ -144,8 +147,11 @@ class Subscription:
         source = f"topic {self.topic} at {broker}"
         dialect, now, machine = self._dialect, self._clock.now, self.machine
         passes, deliver = machine.passes, self._deliver
+        count = self._tally.received(broker, self.topic)
 
         def receive(data: bytes) -> None:
+            count.messages += 1
+            count.size_bytes += len(data)
             try:
                 envelope = decode(data, dialect)
             except WireError as error:
@@ -186,6 +192,7 @@ class Subscription:
                     self._attach(broker)
                 case Detach(broker):
                     self._pool.detach(broker, self.topic)
+                    self._tally.received(broker, self.topic).left = True
                 case Ready():
                     if not self._ready.done():  # else whoever asked was cancelled at this very instant
                         self._ready.set_result(None)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from nearcast.domain.errors import ConfigError
 from nearcast.fleet.commands import CommandSpec
 from nearcast.fleet.ports import HOST, free_port
-from nearcast.fleet.servers import ServerSpec
+from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.fleet.wan_main import WanLink, WanPlan
@@ -36,6 +36,7 @@ class LocalSpec:
     jitter_s: float = 0.0
     timing: dict[str, float] = field(default_factory=dict)
     protocol: int = NEWEST
+    analyzer: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.sites <= _MOST_SITES:
@@ -58,7 +59,9 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     """Starts everything in order and returns the configuration file that clients use."""
     state = supervisor.state.resolve()
     bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True))
-    urls = [(await supervisor.start(ServerSpec(spec.kind, broker))).endpoint.url for broker in spec.brokers]
+    monitor = spec.analyzer and spec.kind == NATS
+    servers = [await supervisor.start(ServerSpec(spec.kind, broker, monitor=monitor)) for broker in spec.brokers]
+    urls = [server.endpoint.url for server in servers]
     links = _links(spec, urls)
     if links:
         plan = state / "wan.json"
@@ -70,7 +73,7 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
         key.touch(mode=0o600)
         key.write_text(new_key())
     config = state / CONFIG_FILE
-    config.write_text(_config_text(spec, bus.endpoint.url, urls, links))
+    config.write_text(_config_text(spec, bus.endpoint.url, servers, links))
     for broker in spec.brokers:
         await supervisor.start(_own(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
     for number in range(1, spec.coordinators + 1):
@@ -93,15 +96,18 @@ def _own(name: str, kind: str, command: tuple[str, ...], config: Path) -> Comman
     return CommandSpec(name, kind, (sys.executable, "-m", "nearcast", *command, "--config", str(config)))
 
 
-def _config_text(spec: LocalSpec, bus: str, urls: list[str], links: tuple[WanLink, ...]) -> str:
+def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[WanLink, ...]) -> str:
     parts = [
         "# Written by nearcast; clients read it.",
         'key_file = "key"',
         *([f"protocol = {spec.protocol}"] if spec.protocol != NEWEST else []),
+        *(["analyzer = false"] if not spec.analyzer else []),
         f'\n[control]\nurl = "{bus}"',
     ]
-    for number, (broker, url) in enumerate(zip(spec.brokers, urls, strict=True)):
-        parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{url}"\nsite = "{spec.site(number)}"')
+    for number, (broker, server) in enumerate(zip(spec.brokers, servers, strict=True)):
+        parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{server.url}"\nsite = "{spec.site(number)}"')
+        if server.monitor_url is not None:
+            parts.append(f'monitor = "{server.monitor_url}"')
     for link in links:
         way = f"{urlsplit(link.url).scheme}://{HOST}:{link.port}"
         parts.append(f'\n[[way]]\nsite = "{link.site}"\nbroker = "{link.broker}"\nurl = "{way}"')

@@ -51,7 +51,7 @@ def _version_of(program: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups()) if found else ()
 
 
-def nats_config(name: str, at: Endpoint, data: Path, *, tls: Tls | None, jetstream: bool) -> str:
+def nats_config(name: str, at: Endpoint, data: Path, *, tls: Tls | None, jetstream: bool, monitor_port: int = 0) -> str:
     """The file is JSON, which is also NATS's own format. The server writes its ports file to `data` once it listens."""
     config: dict[str, object] = {
         "host": at.host,
@@ -60,6 +60,8 @@ def nats_config(name: str, at: Endpoint, data: Path, *, tls: Tls | None, jetstre
         "ports_file_dir": str(data),
         "max_payload": _NATS_PAYLOAD_BYTES,
     }
+    if monitor_port:
+        config["http"] = f"{at.host}:{monitor_port}"
     if jetstream:
         config["jetstream"] = {"store_dir": str(data / "jetstream"), "sync_interval": "always"}
     if at.user is not None:

@@ -26,7 +26,8 @@ _USER = re.compile(r"[^\s\"'\\#]+")
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
     """What to start. `port` 0 means a free one, kept over restarts; `tls` has the server's certificate and key, and
-    the authority (`ca_file`) and name by which clients know it."""
+    the authority (`ca_file`) and name by which clients know it. With `monitor`, a NATS server shows its counters at
+    another port, to anybody on this machine."""
 
     kind: str
     name: str
@@ -35,6 +36,8 @@ class ServerSpec:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
+    monitor: bool = False
+    monitor_port: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in {NATS, REDIS}:
@@ -42,6 +45,8 @@ class ServerSpec:
         check_name(self.name)
         if self.jetstream and self.kind != NATS:
             raise ConfigError(f"server {self.name!r}: jetstream is NATS's; {self.kind} has none")
+        if self.monitor and self.kind != NATS:
+            raise ConfigError(f"server {self.name!r}: a monitoring port is NATS's; {self.kind} has none")
         if self.user is not None and not _USER.fullmatch(self.user):
             raise ConfigError(f"server {self.name!r}: user {self.user!r} has a space, a quote, '#' or a backslash")
         if self.password is not None and not self.password.isprintable():
@@ -83,31 +88,37 @@ class Server(Child):
     def url(self) -> str:
         return self.endpoint.url
 
+    @property
+    def monitor_url(self) -> str | None:
+        return f"http://{HOST}:{self.spec.monitor_port}" if self.spec.monitor else None
+
     async def restart(self) -> None:
         """On the same port, with the same data."""
         if self._process is not None:
             await self._process.stop()
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             port = self.spec.port or free_port()
-            self._process = process = self._spawn(port)
+            monitor_port = self.spec.monitor_port or (free_port() if self.spec.monitor else 0)
+            self._process = process = self._spawn(port, monitor_port)
             try:
                 await self._until_ready(process, port)
             except _PortTaken:
-                if self.spec.port or attempt == _PORT_ATTEMPTS:
+                if (self.spec.port and (self.spec.monitor_port or not self.spec.monitor)) or attempt == _PORT_ATTEMPTS:
                     raise process.failure(f"port {port} is taken by another process") from None
             except BaseException:
                 await process.kill()
                 raise
             else:
-                self.spec = replace(self.spec, port=port)
+                self.spec = replace(self.spec, port=port, monitor_port=monitor_port)
                 return
 
-    def _spawn(self, port: int) -> Process:
+    def _spawn(self, port: int, monitor_port: int) -> Process:
         self.data.mkdir(parents=True, exist_ok=True)
         at, tls = self.spec.endpoint_at(port), self.spec.tls
         if self.spec.kind == NATS:
             argv = [nats_program(), "-c", str(self._config)]
-            text = nats_config(self.name, at, self.data, tls=tls, jetstream=self.spec.jetstream)
+            jetstream = self.spec.jetstream
+            text = nats_config(self.name, at, self.data, tls=tls, jetstream=jetstream, monitor_port=monitor_port)
             for stale in self.data.glob("*.ports"):
                 stale.unlink()
         else:

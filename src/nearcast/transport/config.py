@@ -3,6 +3,7 @@
 name = "drones"
 key_file = "key"                      # or NEARCAST_KEY: what control messages are signed with
 protocol = 1                          # optional: the version to write while older software is still in the fleet
+analyzer = false                      # optional: clients do not count, agents do not report
 
 [control]
 url = "nats://127.0.0.1:4222"         # or NEARCAST_CONTROL_URL: the control bus and the store
@@ -11,6 +12,8 @@ url = "nats://127.0.0.1:4222"         # or NEARCAST_CONTROL_URL: the control bus
 name = "edge1"
 url = "nats://127.0.0.1:4223"
 site = "berlin"                       # optional
+out_bytes_per_s = 12.5e6              # optional: what it can send; without it no load ratio is known
+monitor = "http://127.0.0.1:8222"     # optional: where a NATS server shows its own counters
 
 [[way]]                               # optional: how one site reaches one broker, where that differs
 site = "berlin"
@@ -24,6 +27,7 @@ ca_file = "ca.pem"
 lease_s = 10.0
 """
 
+import math
 import os
 import re
 import secrets
@@ -31,13 +35,14 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.ring import Ring
-from nearcast.transport.endpoint import Endpoint, Tls
+from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.wire.dialect import NEWEST, Dialect
 
 BUS = "_control"
@@ -55,6 +60,8 @@ class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     url: str
     site: str = ""
+    out_bytes_per_s: float | None = None
+    monitor: str | None = None
 
 
 class _Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +82,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = "nearcast"
     key_file: str | None = None
     protocol: int = NEWEST
+    analyzer: bool = True
     way: tuple[_Way, ...] = ()
     tls: _Tls | None = None
     timing: dict[str, float] = {}
@@ -84,6 +92,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BrokerAt:
     endpoint: Endpoint
     site: str
+    out_bytes_per_s: float | None = None
+    monitor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,12 @@ class Config:
     ways: Mapping[tuple[str, str], Endpoint]
     timing: Timing
     path: Path
+    analyzer: bool = True
+
+    @property
+    def counts(self) -> bool:
+        """Whether clients count and agents report: only a fleet that reads it is told."""
+        return self.analyzer and self.dialect.reports
 
     @property
     def ring(self) -> Ring:
@@ -158,7 +174,8 @@ def load_config(path: Path | None = None) -> Config:
         dialect = Dialect(_key(raw, path), raw.protocol)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    return Config(raw.name, dialect, control, brokers, _ways(raw.way, brokers, tls, path), _timing(raw, path), path)
+    ways, timing = _ways(raw.way, brokers, tls, path), _timing(raw, path)
+    return Config(raw.name, dialect, control, brokers, ways, timing, path, raw.analyzer)
 
 
 def new_key() -> str:
@@ -174,10 +191,28 @@ def _brokers(raw: tuple[_Broker, ...], tls: Tls | None, path: Path) -> dict[str,
             raise ConfigError(f"{where}.name is {each.name!r}; expected letters, digits and dashes, at most 63")
         if each.name in out:
             raise ConfigError(f"{where}.name is {each.name!r}, as another broker's: names must differ")
-        out[each.name] = BrokerAt(_endpoint(each.url, tls, f"{where}.url"), each.site)
+        if each.out_bytes_per_s is not None and not 0 < each.out_bytes_per_s < math.inf:
+            raise ConfigError(f"{where}.out_bytes_per_s is {each.out_bytes_per_s}; expected bytes, more than 0")
+        endpoint = _endpoint(each.url, tls, f"{where}.url")
+        _must_be_monitor(each.monitor, endpoint, where)
+        out[each.name] = BrokerAt(endpoint, each.site, each.out_bytes_per_s, each.monitor)
     if not out:
         raise ConfigError(f"{path}: broker is empty; at least one is needed")
     return out
+
+
+def _must_be_monitor(url: str | None, endpoint: Endpoint, where: str) -> None:
+    if url is None:
+        return
+    if endpoint.kind != NATS:
+        raise ConfigError(f"{where}.monitor is NATS's; a {endpoint.kind} server is asked at its own address")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in {"http", "https"} and parts.hostname and (parts.port or True)
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"{where}.monitor is {url!r}; expected http:// or https://, then host[:port]")
 
 
 def _ways(

@@ -15,6 +15,7 @@ import msgspec
 from nearcast.domain.errors import ConfigError, MalformedControl
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
+from nearcast.wire.loads import Counts
 
 AGENT_SUBJECT = "_nearcast.agent"
 """On every broker: what clients and peer agents say to the agent beside it."""
@@ -298,7 +299,7 @@ ToClient = Welcome | Unsure | Generation
 Order = MoveOrder | StatusOrder
 Answered = Outcome | Status
 ToCoordinator = Ack | Quiet | Frozen | Alive | Order
-Control = OnTopic | ToAgent | ToClient | ToCoordinator | Answered
+Control = OnTopic | ToAgent | Counts | ToClient | ToCoordinator | Answered
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

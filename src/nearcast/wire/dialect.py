@@ -5,7 +5,7 @@ that. At no time does anybody write what somebody else cannot read.
 
     version  what changed
     1
-    2        the signature of a control message covers its version
+    2        the signature of a control message covers its version; clients' counts and agents' reports
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class Dialect:
     def __post_init__(self) -> None:
         if not OLDEST <= self.version <= NEWEST:
             raise ConfigError(f"protocol is {self.version}; this software writes {OLDEST} to {NEWEST}")
+
+    @property
+    def reports(self) -> bool:
+        """Whether others read counts and reports."""
+        return self.version >= 2
 
     def signature(self, body: bytes, version: int) -> bytes:
         """Of a control message that is written in this version."""

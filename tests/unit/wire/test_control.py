@@ -19,6 +19,7 @@ from nearcast.wire.control import (
     unseal_on_topic,
 )
 from nearcast.wire.dialect import NEWEST, OLDEST, Dialect
+from nearcast.wire.loads import Counts, TopicCount
 
 DIALECT = Dialect(b"fleet")
 ROUTE = Route(3, Strategy.ALL_PUBLISHERS, ("H0", "H1"))
@@ -132,3 +133,32 @@ def test_what_an_agent_of_the_first_version_left_unsaid_has_a_default() -> None:
     )
     old = Dialect(DIALECT.key, OLDEST)
     assert unseal(bytes((OLDEST,)) + old.signature(body, OLDEST) + body, DIALECT) == Alive("H0", 1, 0.5, 0, 1)
+
+
+def test_counts_come_back_as_they_were() -> None:
+    counts = Counts("alice", 1.01, (TopicCount("t", 10, 1000, 20, 2000), TopicCount("u", deliveries=1, bytes_out=9)))
+    assert unseal(seal(counts, DIALECT), DIALECT) == counts
+
+
+@pytest.mark.parametrize(
+    ("seconds", "topics"),
+    [
+        (0.0, [["t", 1, 1, 1, 1]]),
+        (-1.0, [["t", 1, 1, 1, 1]]),
+        (float("nan"), [["t", 1, 1, 1, 1]]),
+        (float("inf"), [["t", 1, 1, 1, 1]]),
+        (1e9, [["t", 1, 1, 1, 1]]),
+        (1.0, [["t", -1, 1, 1, 1]]),
+        (1.0, [["t", 1, 1, 1, -1]]),
+        (1.0, [["t", 10**15, 1, 1, 1]]),
+        (1.0, [["t", 1, 1, 1, 10**15]]),
+        (1.0, [["t", 1.5, 1, 1, 1]]),
+        (1.0, [["t.*", 1, 1, 1, 1]]),
+        (1.0, [["_nearcast.agent", 1, 1, 1, 1]]),
+        (1.0, [["t", 1, 1, 1, 1]] * 1001),
+    ],
+)
+def test_counts_that_no_client_can_have_counted_are_refused(seconds: float, topics: list[list[object]]) -> None:
+    body = msgspec.msgpack.encode({"type": "Counts", "client": "alice", "seconds": seconds, "topics": topics})
+    with pytest.raises(MalformedControl):
+        unseal(sealed(body), DIALECT)
