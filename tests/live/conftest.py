@@ -29,6 +29,7 @@ class Fleet:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.state = folder / ".nearcast"
+        self.config = self.state / "nearcast.toml"
         argv = [sys.executable, "-m", "nearcast", "up", "--json", "--state", str(self.state), *options]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -39,10 +40,6 @@ class Fleet:
                 break
         assert lines, self.process.communicate()[1]
         self.ready = json.loads("".join(lines))
-
-    @property
-    def config(self) -> Path:
-        return self.state / "nearcast.toml"
 
     def children(self) -> dict[str, int]:
         """Name and pid of every child that runs now."""

@@ -1,5 +1,6 @@
 """The command line against a deployment of real processes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.status import process_mark
 from tests.live.conftest import Fleet
 
@@ -109,3 +111,33 @@ def test_killing_the_command_leaves_no_orphan(tmp_path: Path) -> None:
     while left := [pid for pid in pids if process_mark(pid) is not None]:
         assert time.monotonic() < until_s, left
         time.sleep(0.05)
+
+
+def test_agents_and_coordinators_start_for_servers_that_run_already(tmp_path: Path) -> None:
+    with asyncio.Runner() as runner:
+        bus = runner.run(Server.start(ServerSpec("nats", "bus", jetstream=True), tmp_path))
+        broker = runner.run(Server.start(ServerSpec("redis", "shop"), tmp_path))
+        try:
+            (tmp_path / "key").write_text("ab" * 32)
+            file = tmp_path / "shop.toml"
+            file.write_text(
+                f'key_file = "key"\n[control]\nurl = "{bus.endpoint.url}"\n'
+                f'[[broker]]\nname = "shop"\nurl = "{broker.endpoint.url}"\n'
+            )
+            fleet = Fleet(tmp_path, "--config", str(file), "--coordinators", "1")
+            try:
+                assert sorted(fleet.children()) == ["agent-shop", "coordinator-1"]
+                assert Path(fleet.ready["config"]) == file
+                fleet.config = file
+                fleet.until_well()
+                listener = subscribed(fleet, "orders", 1)
+                assert fleet.run("pub", "orders", "one").code == 0
+                assert received(listener) == ["one"]
+            finally:
+                fleet.stop()
+            refused = fleet.run("up", "--config", str(file), "--sites", "2")
+            assert refused.code == 2
+            assert "--sites is for servers that are started here" in refused.err
+        finally:
+            runner.run(broker.kill())
+            runner.run(bus.kill())

@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,39 +11,72 @@ import typer
 
 from nearcast.cli.options import AsJson
 from nearcast.cli.output import print_json
-from nearcast.fleet.local import LocalSpec, launch
+from nearcast.fleet.local import LocalSpec, launch, launch_own
 from nearcast.fleet.supervisor import Supervisor
+from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run_until_stopped
 
 
 def start_fleet(
-    sites: Annotated[int, typer.Option(min=1, max=16, help="How many sites, each with a broker of its own.")] = 3,
-    brokers: Annotated[Literal["nats", "redis"], typer.Option(help="The kind of servers.")] = "nats",
+    *,
+    sites: Annotated[
+        int | None, typer.Option(min=1, max=16, help="How many sites, each with a broker of its own; 3 by default.")
+    ] = None,
+    brokers: Annotated[
+        Literal["nats", "redis"] | None, typer.Option(help="The kind of servers; nats by default.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="F", help="Start no server, only agents and coordinators for those in F."),
+    ] = None,
     state: Annotated[
         Path, typer.Option(metavar="DIR", help="Where everything is kept: configuration, data, logs.")
     ] = Path(".nearcast"),
     delay_ms: Annotated[
-        float, typer.Option("--delay", min=0, max=1000, help="One-way ms between neighbouring sites; 0: all are near.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            "--delay", min=0, max=1000, help="One-way ms between neighbouring sites; by default all are near."
+        ),
+    ] = None,
     coordinators: Annotated[int, typer.Option(min=1, max=5, help="How many coordinators; one leads.")] = 2,
-    *,
     as_json: AsJson = False,
 ) -> None:
     """Start servers, agents and coordinators on this machine, and keep them running until Ctrl-C.
 
     Other commands find the configuration in ./.nearcast, or by --config.
     """
-    near_s = 0.0005 if delay_ms else 0.0
-    spec = LocalSpec(sites=sites, kind=brokers, coordinators=coordinators, near_s=near_s, hop_s=delay_ms / 1e3)
-    raise typer.Exit(run_until_stopped(lambda stopped: _serve(spec, state, as_json, stopped)))
+    if config is None:
+        hop_s = (delay_ms or 0.0) / 1e3
+        spec = LocalSpec(
+            sites=sites or 3,
+            kind=brokers or "nats",
+            coordinators=coordinators,
+            near_s=0.0005 if hop_s else 0.0,
+            hop_s=hop_s,
+        )
+        everything = partial(launch, spec=spec)
+    else:
+        for option, given in (("--sites", sites), ("--brokers", brokers), ("--delay", delay_ms)):
+            if given is not None:
+                raise typer.BadParameter(f"{option} is for servers that are started here: leave it out with --config")
+        everything = partial(_launch_for, config=load_config(config), coordinators=coordinators)
+    raise typer.Exit(run_until_stopped(lambda stopped: _serve(everything, state, as_json, stopped)))
 
 
-async def _serve(spec: LocalSpec, state: Path, as_json: bool, stopped: asyncio.Event) -> None:
+async def _launch_for(supervisor: Supervisor, config: Config, coordinators: int) -> Path:
+    path = config.path.resolve()
+    await launch_own(supervisor, path, config.brokers, coordinators)
+    return path
+
+
+async def _serve(
+    everything: Callable[[Supervisor], Awaitable[Path]], state: Path, as_json: bool, stopped: asyncio.Event
+) -> None:
     def say(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
     async def start(supervisor: Supervisor) -> None:
-        config = await launch(supervisor, spec)
+        config = await everything(supervisor)
         children = supervisor.status.children
         if as_json:
             print_json({"ready": True, "config": str(config), "children": children})

@@ -1,6 +1,7 @@
 """A whole deployment on this machine: control bus, brokers, agents, coordinators, and distances between sites."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -74,11 +75,16 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
         key.write_text(new_key())
     config = state / CONFIG_FILE
     config.write_text(_config_text(spec, bus.endpoint.url, servers, links))
-    for broker in spec.brokers:
-        await supervisor.start(_own(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
-    for number in range(1, spec.coordinators + 1):
-        await supervisor.start(_own(f"coordinator-{number}", "coordinator", ("coordinator",), config))
+    await launch_own(supervisor, config, spec.brokers, spec.coordinators)
     return config
+
+
+async def launch_own(supervisor: Supervisor, config: Path, brokers: Iterable[str], coordinators: int) -> None:
+    """Starts nearcast's own processes for servers that run already."""
+    for broker in brokers:
+        await supervisor.start(_own(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
+    for number in range(1, coordinators + 1):
+        await supervisor.start(_own(f"coordinator-{number}", "coordinator", ("coordinator",), config))
 
 
 def _links(spec: LocalSpec, urls: list[str]) -> tuple[WanLink, ...]:
