@@ -5,10 +5,10 @@ from difflib import get_close_matches
 
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.experiment import Experiment
-from nearcast.lab.experiments import dynamoth_reconfiguration
+from nearcast.lab.experiments import dynamoth_linger, dynamoth_reconfiguration
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (dynamoth_reconfiguration.EXPERIMENT,)
+    experiment.name: experiment for experiment in (dynamoth_linger.EXPERIMENT, dynamoth_reconfiguration.EXPERIMENT)
 }
 
 

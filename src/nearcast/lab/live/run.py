@@ -34,7 +34,6 @@ from nearcast.wire.dialect import NEWEST, OLDEST
 HOT = "hot"
 TIMING = {"lease_s": 4.0, "linger_s": 1.0, "patience_s": 2.0}
 GRACE_S = 5.0
-_SETTLE_S = 3 * TIMING["lease_s"] + 5.0
 _DRAIN_S = 60.0
 KILLED = ("broker", "agent", "client", "coordinator")
 
@@ -58,6 +57,12 @@ class LiveScale:
     rate: float = 10.0
     move_every_s: float = 0.3
     kill_every_s: float = 1.5
+    audiences: int = 1  # processes that share the fan-out
+    lease_s: float = TIMING["lease_s"]
+
+    @property
+    def settle_s(self) -> float:
+        return 3 * self.lease_s + 5.0
 
 
 @dataclass(slots=True)
@@ -116,7 +121,8 @@ class _Run:
             state = Path(folder)
             async with Supervisor(state, patience=Patience(attempts=1000)) as self.supervisor:
                 protocol = OLDEST if self.scale.renewed else NEWEST
-                local = LocalSpec(sites=self.scale.servers, kind=self.kind, timing=TIMING, protocol=protocol)
+                timing = {**TIMING, "lease_s": self.scale.lease_s}
+                local = LocalSpec(sites=self.scale.servers, kind=self.kind, timing=timing, protocol=protocol)
                 self.config: Config = load_config(await launch(self.supervisor, local))
                 async with self._watched_store():
                     await self._until_led()
@@ -126,7 +132,10 @@ class _Run:
         audience = [ClientSpec(f"listener{number}", (HOT,)) for number in range(self.scale.fanout)]
         senders = [ClientSpec(f"hot{number}", (), (HOT,), self.scale.hot_rate / 2) for number in range(2)]
         self.steady = [
-            await self._start_worker(state, "audience", audience),
+            *[
+                await self._start_worker(state, f"audience{number}", audience[number :: self.scale.audiences])
+                for number in range(self.scale.audiences)
+            ],
             await self._start_worker(state, "senders", senders),
         ]
         self.others = [await self._start_worker(state, f"others{number}", self._others(number)) for number in range(2)]
@@ -140,7 +149,7 @@ class _Run:
                 await kills
         for worker in (*self.steady, *self.others):
             worker.command.send(signal.SIGUSR1)
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(self.scale.settle_s)
         unfinished = await self._until_drained()
         self.events.append(("finished", time.time()))
         await asyncio.gather(*(worker.command.stop() for worker in (*self.steady, *self.others)))
