@@ -1,0 +1,53 @@
+"""A plan is looked at once more before anything moves."""
+
+from dataclasses import replace
+
+from nearcast.control.verify import objections
+from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.plan import Plan, Step
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Route, Strategy
+from nearcast.domain.snapshot import Snapshot
+
+SINGLE = Strategy.SINGLE
+STEP = Step("t", SINGLE, ("H1",), SINGLE, ("H0",), "too much at H0")
+PLAN = Plan("dynamoth", 0.0, (STEP,), load_ratios=(("H0", 0.5), ("H1", 0.7)))
+
+
+def seen(*, at: str = "H0", out: float = 900.0, draining: tuple[str, ...] = ()) -> Snapshot:
+    load = TopicLoad("t", 1.0, 9.0, 100.0, out, 1, 9)
+    reports = (BrokerReport("H0", 0.0, out, 1000.0, (load,)), BrokerReport("H1", 0.0, 0.0, 1000.0))
+    routes = {"t": Route(2, SINGLE, (at,))}
+    return Snapshot.of(reports, routes, Ring(("H0", "H1")), at_s=1.0, draining=draining)
+
+
+def test_a_plan_of_what_is_seen_may_be_carried_out() -> None:
+    assert objections(PLAN, seen()) == []
+
+
+def test_a_topic_that_has_moved_meanwhile_is_an_objection() -> None:
+    (why,) = objections(PLAN, seen(at="H1"))
+    assert why == "topic 't' has moved since the plan was made: it is single on H1"
+
+
+def test_a_broker_that_is_drained_or_unknown_is_an_objection() -> None:
+    assert objections(PLAN, seen(draining=("H1",))) == [
+        "topic 't' would go to 'H1', which is not there or is being drained"
+    ]
+    elsewhere = replace(PLAN, steps=(replace(STEP, brokers=("H9",)),))
+    assert objections(elsewhere, seen()) == ["topic 't' would go to 'H9', which is not there or is being drained"]
+
+
+def test_two_steps_of_one_topic_are_an_objection() -> None:
+    twice = replace(PLAN, steps=(STEP, replace(STEP, reason="again")))
+    assert objections(twice, seen()) == ["topic 't' has two steps; one change of a topic at a time"]
+
+
+def test_a_broker_filled_beyond_its_capacity_is_an_objection_unless_it_was_worse_before() -> None:
+    worse = replace(PLAN, load_ratios=(("H0", 1.2), ("H1", 0.7)))
+    assert objections(worse, seen()) == ["broker 'H0' would be filled to 120% of its capacity; now it is at 90%"]
+    assert objections(worse, seen(out=1500.0)) == []
+
+
+def test_the_last_broker_is_not_released() -> None:
+    assert objections(replace(PLAN, release=("H0", "H1")), seen()) == ["no broker would be left"]
