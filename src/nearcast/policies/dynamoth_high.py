@@ -1,0 +1,110 @@
+"""Dynamoth's Algorithm 2 (section III-B 3): bring overloaded servers down, with the servers that are there.
+
+The busiest topic of the busiest server goes to the least loaded server, until the server is below the safe ratio. Load
+is estimated on both ends: a topic that would push its receiver over a limit does not go there, and the next smaller
+one is tried. The limit is the safe ratio. Where that is not enough, and until a rented server is there, receivers are
+filled up to the high ratio. Where everything is full and nothing more can be rented, load is only evened out: no
+receiver comes above its source.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearcast.domain.snapshot import Floats
+from nearcast.policies.draft import Draft
+
+
+class Stuck(enum.Enum):
+    NO_ROOM = "no room"  # a topic of it would fit on another server, if there was one
+    CAPPED = "capped"  # it has more hot topics to move than may move at once
+    IMMOVABLE = "immovable"  # what is left on it fits on no server, or belongs to no topic that may move
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """What came of it: the servers that were overloaded, and why some of them still are above the safe ratio."""
+
+    overloaded: tuple[int, ...]
+    stuck: dict[int, Stuck]
+
+
+def relieve(draft: Draft, *, can_rent: bool, short: Collection[int] = ()) -> Relief:
+    """`short`: topics that have fewer replicas than they need. A server that one of them is on lacks servers."""
+    settings = draft.settings
+    overloaded = _over(draft, settings.high_ratio)
+    stuck = {}
+    for source in overloaded:
+        why = _unload(draft, source, settings.safe_ratio, settings.safe_ratio)
+        if why is not None:
+            short_here = any(source in draft.members_of(topic) for topic in short)
+            stuck[source] = Stuck.NO_ROOM if short_here and why is Stuck.IMMOVABLE else why
+    for source in _over(draft, settings.high_ratio):
+        _unload(draft, source, settings.high_ratio, settings.high_ratio)
+    if not can_rent:
+        usual = float(draft.load[draft.usable].sum() / max(draft.capacity[draft.usable].sum(), 1e-9))
+        for source in _over(draft, settings.high_ratio):
+            _unload(draft, source, max(usual, settings.high_ratio), settings.full_ratio, even_out=True)
+    return Relief(tuple(overloaded), stuck)
+
+
+def _over(draft: Draft, limit: float) -> list[int]:
+    """Usable servers above the limit, the busiest first; of equals, the first by name."""
+    ratios = np.where(draft.usable, draft.ratios, -np.inf)
+    over = np.flatnonzero(ratios > limit)
+    found: list[int] = over[np.lexsort((over, -ratios[over]))].tolist()
+    return found
+
+
+def _unload(draft: Draft, source: int, target: float, limit: float, *, even_out: bool = False) -> Stuck | None:
+    """Move topics from one server until it is below `target`, with no receiver above `limit`. None: it is below."""
+    capacity = float(draft.capacity[source])
+    rented = draft.settings.safe_ratio * draft.typical_capacity
+    blocked: Stuck = Stuck.IMMOVABLE
+    room = _room(draft, source, limit)
+    most = float(room.max(initial=-np.inf))
+    for row in draft.rows_of(source):
+        if draft.load[source] < target * capacity:
+            return None
+        topic, amount = int(draft.rest.row_topic[row]), float(draft.rest.row_bytes[row])
+        if amount <= 0:
+            break  # nothing that comes after weighs anything either
+        if draft.changed(topic) or draft.frozen[topic] or draft.homed[topic]:
+            continue
+        if not draft.may_leave(topic, (source,)):
+            blocked = Stuck.CAPPED
+            continue
+        if amount > most:
+            blocked = Stuck.NO_ROOM if amount <= rented and blocked is Stuck.IMMOVABLE else blocked
+            continue
+        fits = room >= amount
+        if even_out:
+            fits &= draft.load + amount <= (draft.load[source] - amount) / capacity * draft.capacity
+        receiver = draft.least_loaded(fits, topic)
+        if receiver is None:
+            fits[list(draft.members_of(topic))] = False
+            if fits.any():
+                blocked = Stuck.CAPPED
+            elif amount <= rented and blocked is Stuck.IMMOVABLE:
+                blocked = Stuck.NO_ROOM
+            continue
+        ratios = draft.ratios
+        draft.move(
+            row,
+            receiver,
+            f"{draft.snapshot.brokers[source]} is at {ratios[source]:.2f} of its capacity, {amount / capacity:.2f} of "
+            f"it this topic; {draft.snapshot.brokers[receiver]} is the least loaded, at {ratios[receiver]:.2f}",
+        )
+        room = _room(draft, source, limit)
+        most = float(room.max(initial=-np.inf))
+    return None if draft.load[source] < target * capacity else blocked
+
+
+def _room(draft: Draft, source: int, limit: float) -> Floats:
+    room = draft.room(limit)
+    room[source] = -np.inf
+    return room

@@ -1,0 +1,21 @@
+"""What every elastic policy keeps to: the time between two plans, and how many servers there may be."""
+
+from nearcast.domain.snapshot import Snapshot
+from nearcast.policies.settings import Settings
+
+_NO_LIMIT = 2**31
+
+
+def wait_reason(snapshot: Snapshot, settings: Settings, now_s: float) -> str:
+    """Why it is too early for a plan; empty if it is not (Dynamoth's T_wait)."""
+    if snapshot.planned_s is None or now_s - snapshot.planned_s >= settings.wait_s:
+        return ""
+    since_s = now_s - snapshot.planned_s
+    return f"the last plan is {since_s:.1f} s old: no other before {settings.wait_s:g} s, so that its moves can settle"
+
+
+def most_to_rent(snapshot: Snapshot, settings: Settings) -> int:
+    """How many servers may be ordered. Those on their way count, and draining ones too: they still cost."""
+    if settings.max_brokers is None:
+        return _NO_LIMIT
+    return max(0, settings.max_brokers - int((~snapshot.silent).sum()) - snapshot.renting)

@@ -1,0 +1,24 @@
+"""Every policy by its name."""
+
+from collections.abc import Callable
+
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.plan import Plan
+from nearcast.domain.snapshot import Snapshot
+from nearcast.policies import dynamoth, hash  # noqa: A004  # the policy is called so; nothing here hashes
+from nearcast.policies.settings import Settings
+
+Policy = Callable[[Snapshot, Settings, float], Plan]
+"""From what is seen, what is set, and the time, to a plan. Pure: equal arguments give equal plans."""
+
+POLICIES: dict[str, Policy] = {
+    dynamoth.NAME: dynamoth.dynamoth,
+    hash.NAME: hash.hashing,
+}
+
+
+def policy_named(name: str) -> Policy:
+    try:
+        return POLICIES[name]
+    except KeyError:
+        raise ConfigError(f"policy {name!r} is not known; there are {', '.join(sorted(POLICIES))}") from None

@@ -1,0 +1,76 @@
+"""What an operator may set about rebalancing. One value for every policy: each reads what concerns it."""
+
+from dataclasses import dataclass, field
+
+from nearcast.domain.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """Dynamoth's Algorithm 1. The two ratios are those of the authors' code, the rest is ours (ADR 8).
+
+    Rates are per second. `keep_ratio`: a topic loses replicas only when it would also with thresholds this much lower,
+    so that one that hovers at a threshold is not changed back and forth.
+    """
+
+    all_subscribers_ratio: float = 1500.0  # publications per subscriber
+    publications: float = 1000.0
+    all_publishers_ratio: float = 30.0  # subscribers per publication
+    subscribers: int = 100
+    most: int = 8
+    keep_ratio: float = 0.8
+
+    def __post_init__(self) -> None:
+        for name in ("all_subscribers_ratio", "publications", "all_publishers_ratio", "subscribers"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"replication.{name} is {getattr(self, name)}; it must be more than 0")
+        if self.most < 1:
+            raise ConfigError(f"replication.most is {self.most}; a topic is on at least one broker (1: no replication)")
+        if not 0 < self.keep_ratio <= 1:
+            raise ConfigError(f"replication.keep_ratio is {self.keep_ratio}; it must be more than 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Load ratios are outgoing bandwidth over capacity.
+
+    A broker above `high_ratio` is overloaded, and is brought down to `safe_ratio`. `low_ratio`: what the others may
+    reach when one is emptied to be released. `full_ratio`: as far as a broker is filled when all are overloaded and no
+    more can be rented.
+
+    A topic whose outgoing bytes are `hot_ratio` of the smallest usable broker's capacity is hot; at most
+    `max_hot_moves` of them come to or leave a broker in one plan, and at most `max_release` brokers are released
+    by one. `max_brokers` None: as many as are needed.
+    """
+
+    high_ratio: float = 0.80
+    safe_ratio: float = 0.60
+    low_ratio: float = 0.60
+    full_ratio: float = 1.0
+    wait_s: float = 20.0
+    min_brokers: int = 1
+    max_brokers: int | None = None
+    hot_ratio: float = 0.02
+    max_hot_moves: int = 16
+    max_release: int = 1
+    replication: Replication = field(default_factory=Replication)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.safe_ratio <= self.high_ratio <= self.full_ratio:
+            raise ConfigError(
+                f"safe_ratio {self.safe_ratio}, high_ratio {self.high_ratio}, full_ratio {self.full_ratio}: "
+                "each must be at most the next, and the first more than 0"
+            )
+        if not 0 < self.low_ratio <= self.high_ratio:
+            raise ConfigError(f"low_ratio is {self.low_ratio}; it must be more than 0 and at most {self.high_ratio}")
+        if self.min_brokers < 1:
+            raise ConfigError(f"min_brokers is {self.min_brokers}; topics need at least one broker")
+        if self.max_brokers is not None and self.max_brokers < self.min_brokers:
+            raise ConfigError(f"max_brokers is {self.max_brokers}, less than min_brokers ({self.min_brokers})")
+        if not self.wait_s >= 0 or not self.hot_ratio >= 0:
+            raise ConfigError(f"wait_s is {self.wait_s}, hot_ratio is {self.hot_ratio}; neither may be negative")
+        if self.max_hot_moves < 1 or self.max_release < 0:
+            raise ConfigError(
+                f"max_hot_moves is {self.max_hot_moves}, max_release is {self.max_release}; "
+                "at least 1 (or nothing ever moves) and at least 0"
+            )
