@@ -47,11 +47,9 @@ def test_stopped_it_begins_nothing_more_and_is_over_when_what_has_begun_has_ende
     run.due()
     run.stop()
     assert run.due() == []
-    assert run.states == [StepState.MOVING, StepState.DROPPED, StepState.DROPPED]
-    assert not run.over
+    assert (run.states, run.over) == ([StepState.MOVING, StepState.DROPPED, StepState.DROPPED], False)
     run.ended("t0")
-    assert run.over
-    assert run.states[0] is StepState.DONE
+    assert (run.states[0], run.over) == (StepState.DONE, True)
 
 
 def test_a_plan_without_steps_is_over_at_once() -> None:

@@ -1,0 +1,1 @@
+"""`nearcast rebalance`: spread load over the brokers."""

@@ -1,0 +1,101 @@
+"""`nearcast rebalance plan|apply|status|stop`: what the leader is asked, and how its answer is shown."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from nearcast.cli.connect import operator_of
+from nearcast.cli.options import AsJson, ConfigFile
+from nearcast.cli.output import print_json, print_table
+from nearcast.domain.errors import MoveRefused
+from nearcast.transport.config import Config, load_config
+from nearcast.transport.process import run
+from nearcast.wire.rebalancing import Doing, PlannedStep, Rebalancing
+
+_SHOWN = 40
+_POLL_S = 0.5
+
+
+def make_plan(
+    *,
+    policy: Annotated[str, typer.Option(help="Instead of the configured policy.")] = "",
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what would move, where to, and why. Nothing moves; `apply` takes the plan's number."""
+    raise typer.Exit(run(_order(load_config(config), "plan", policy=policy, as_json=as_json)))
+
+
+def apply_plan(
+    plan: Annotated[int, typer.Argument(min=1, help="The plan's number.")],
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it is done or stopped.")] = False,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out exactly the plan that was shown. Refused when what it was made of has changed."""
+    raise typer.Exit(run(_order(load_config(config), "apply", plan=plan, wait=wait, as_json=as_json)))
+
+
+def show_progress(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
+    """Show how far the plan is that is being carried out, or was last."""
+    raise typer.Exit(run(_order(load_config(config), "status", as_json=as_json)))
+
+
+def stop_plan(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
+    """Begin nothing more; what has begun ends in order."""
+    raise typer.Exit(run(_order(load_config(config), "stop", as_json=as_json)))
+
+
+async def _order(
+    config: Config, do: Doing, *, policy: str = "", plan: int = 0, wait: bool = False, as_json: bool
+) -> int:
+    async with operator_of(config) as operator:
+        found = await operator.rebalance(do, policy=policy, plan=plan)
+        while wait and not found.refused and found.state in {"running", "stopping"}:
+            await asyncio.sleep(_POLL_S)
+            found = await operator.rebalance("status")
+    if found.refused:
+        raise MoveRefused(found.refused)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+    return int(bool(found.counts.get("refused")))
+
+
+def _show(found: Rebalancing) -> None:
+    mode = "the loop plans by itself" if found.automatic else "plans are made when asked for"
+    if not found.plan:
+        print(f"no plan is being carried out; {mode}")
+        return
+    counts = ", ".join(f"{count} {state}" for state, count in found.counts.items() if count)
+    print(f"plan {found.plan} ({found.policy}): {found.state}; {counts or 'nothing to move'}")
+    if found.steps:
+        print_table(("topic", "from", "to", "state", "reason"), [_row(step) for step in found.steps[:_SHOWN]])
+        more = sum(found.counts.values()) - len(found.steps[:_SHOWN])
+        if more > 0:
+            print(f"and {more} more; --json has them")
+    for line in (*_servers(found), *found.reasons, *(f"cannot be applied now: {why}" for why in found.objections)):
+        print(line)
+    if found.load_ratios:
+        ratios = ", ".join(f"{broker} {ratio:.0%}" for broker, ratio in found.load_ratios[:_SHOWN])
+        print(f"expected load: {ratios}")
+    if found.state == "proposed" and found.counts.get("waiting") and not found.objections:
+        print(f"`nearcast rebalance apply {found.plan}` carries it out")
+
+
+def _row(step: PlannedStep) -> tuple[str, str, str, str, str]:
+    was = f"{step.was_strategy} on {', '.join(step.was_brokers)}"
+    to = f"{step.strategy} on {', '.join(step.brokers)}"
+    return step.topic, was, to, step.state, f"{step.reason}; refused: {step.why}" if step.why else step.reason
+
+
+def _servers(found: Rebalancing) -> list[str]:
+    out = []
+    if found.rent:
+        out.append(f"rents {found.rent} more server{'s' if found.rent > 1 else ''}")
+    if found.release:
+        out.append(f"releases {', '.join(found.release)}")
+    return out

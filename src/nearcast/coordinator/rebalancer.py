@@ -1,0 +1,196 @@
+"""The leader's loop: observe, plan, verify, and move what the plan says; by itself, or when an operator asks.
+
+Plans are numbered. `apply` carries out exactly the plan that was shown, or refuses when what it was made of has
+changed. A plan lives as long as its leader: the next one makes its own. What has begun is rolled forward by whoever
+leads.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from nearcast.control.execution import Execution, StepState
+from nearcast.control.verify import objections
+from nearcast.domain.errors import ConfigError, LeaseLost, MoveRefused
+from nearcast.domain.plan import Plan, Step
+from nearcast.domain.route import Strategy
+from nearcast.domain.snapshot import Snapshot
+from nearcast.policies.registry import policy_named
+from nearcast.policies.settings import Settings
+from nearcast.transport.clock import Clock
+from nearcast.transport.crew import Crew
+from nearcast.wire.rebalancing import MOST_STEPS, PlannedStep, RebalanceOrder, Rebalancing
+
+_log = logging.getLogger(__name__)
+_KEPT = 16  # plans that were shown and can still be applied
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """`every_s` 0: plans are made and carried out only when an operator asks. `at_once`: topics that move at a time."""
+
+    policy: str = "dynamoth"
+    every_s: float = 0.0
+    at_once: int = 8
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        policy_named(self.policy)
+        if not 0 <= self.every_s < 3600 or self.at_once < 1:
+            raise ConfigError(
+                f"rebalance.every_s is {self.every_s}, at_once is {self.at_once}; expected 0 to 3600 s, and at least 1"
+            )
+
+
+class Leader(Protocol):
+    """What the loop needs of the coordinator that leads."""
+
+    @property
+    def leading(self) -> bool: ...
+
+    def snapshot(self, planned_s: float | None) -> Snapshot:
+        """What is known now."""
+        ...
+
+    async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> int:
+        """Raises MoveRefused or LeaseLost."""
+        ...
+
+
+class Rebalancer:
+    def __init__(self, leader: Leader, loop: LoopSettings, clock: Clock, crew: Crew, settle_s: float) -> None:
+        """`settle_s`: how long clients take to follow a move; until then it counts as under way."""
+        self._leader = leader
+        self._loop = loop
+        self._clock = clock
+        self._crew = crew
+        self._settle_s = settle_s
+        self._plans: dict[int, Plan] = {}
+        self._last = 0
+        self._running: tuple[int, Execution] | None = None
+        self._planned_s: float | None = None
+
+    def start(self) -> None:
+        if self._loop.every_s:
+            self._crew.start(self._by_itself(), "the loop that plans")
+
+    def forget(self) -> None:
+        """Another leads: its plans are its own."""
+        if self._running is not None:
+            self._running[1].stop()
+        self._plans.clear()
+        self._running = self._planned_s = None
+
+    def answer(self, order: RebalanceOrder) -> Rebalancing:
+        try:
+            match order.do:
+                case "plan":
+                    return self._told(order.number, self._propose(order.policy or self._loop.policy))
+                case "apply":
+                    return self._told(order.number, self._apply(order.plan))
+                case "stop":
+                    self._stop()
+            number = self._running[0] if self._running is not None else 0
+            return self._told(order.number, number)
+        except (ConfigError, MoveRefused) as error:
+            return Rebalancing(order.number, refused=str(error), automatic=bool(self._loop.every_s))
+
+    # Plans
+
+    def _propose(self, policy: str) -> int:
+        now = self._leader.snapshot(self._planned_s)
+        plan = policy_named(policy)(now, self._loop.settings, now.at_s)
+        self._last += 1
+        self._plans[self._last] = plan
+        for number in list(islice(self._plans, max(0, len(self._plans) - _KEPT))):
+            del self._plans[number]
+        return self._last
+
+    def _apply(self, number: int) -> int:
+        plan = self._plans.get(number)
+        if plan is None:
+            known = ", ".join(map(str, self._plans)) or "none"
+            raise MoveRefused(f"plan {number} is not known to this leader (known: {known}); make one anew")
+        if self._running is not None and not self._running[1].over:
+            raise MoveRefused(f"plan {self._running[0]} is being carried out; stop it first, or wait")
+        now = self._leader.snapshot(self._planned_s)
+        if against := objections(plan, now):
+            raise MoveRefused(f"plan {number} cannot be applied now: {'; '.join(against[:5])}; make one anew")
+        execution = Execution(plan, self._loop.at_once)
+        self._running = (number, execution)
+        if plan.changes:
+            self._planned_s = now.at_s
+        self._go_on(execution)
+        return number
+
+    def _stop(self) -> None:
+        if self._running is None or self._running[1].over:
+            raise MoveRefused("no plan is being carried out")
+        self._running[1].stop()
+
+    def _go_on(self, execution: Execution) -> None:
+        for step in execution.due():
+            self._crew.start(self._carry_out(execution, step), f"step of {step.topic}")
+
+    async def _carry_out(self, execution: Execution, step: Step) -> None:
+        refused = ""
+        try:
+            await self._leader.move(step.topic, step.strategy, step.brokers)
+            await self._clock.sleep(self._settle_s)
+        except (MoveRefused, LeaseLost) as error:
+            refused = str(error)
+        execution.ended(step.topic, refused)
+        self._go_on(execution)
+
+    # By itself
+
+    async def _by_itself(self) -> None:
+        while True:
+            await self._clock.sleep(self._loop.every_s)
+            if not self._leader.leading or (self._running is not None and not self._running[1].over):
+                continue
+            try:
+                number = self._propose(self._loop.policy)
+                if self._plans[number].changes:
+                    self._apply(number)
+            except MoveRefused as error:
+                _log.warning("not carried out: %s", error)
+
+    # Telling
+
+    def _told(self, asked: int, number: int) -> Rebalancing:
+        automatic = bool(self._loop.every_s)
+        if not number:
+            return Rebalancing(asked, automatic=automatic)
+        running = self._running[1] if self._running is not None and self._running[0] == number else None
+        plan = self._plans[number] if running is None else running.plan
+        steps = running or Execution(plan, self._loop.at_once)
+        return Rebalancing(
+            asked,
+            number,
+            plan.policy,
+            _state(running),
+            steps.counts(),
+            tuple(_planned(*each) for each in islice(steps.told(), MOST_STEPS)),
+            plan.rent,
+            plan.release,
+            plan.reasons,
+            plan.load_ratios,
+            () if running else tuple(objections(plan, self._leader.snapshot(self._planned_s))),
+            automatic,
+        )
+
+
+def _state(running: Execution | None) -> str:
+    if running is None:
+        return "proposed"
+    if running.over:
+        return "stopped" if running.stopped else "done"
+    return "stopping" if running.stopped else "running"
+
+
+def _planned(step: Step, state: StepState, why: str) -> PlannedStep:
+    return PlannedStep(
+        step.topic, step.strategy, step.brokers, step.was_strategy, step.was_brokers, step.reason, state.value, why
+    )

@@ -1,0 +1,59 @@
+"""Orders about plans, and what the leader answers: the plan, and how far it is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from nearcast.domain.route import Strategy
+
+MOST_STEPS = 1000
+"""Steps in one answer: of some 400 bytes each, less than half of what a NATS server takes in one message."""
+
+Doing = Literal["plan", "apply", "status", "stop"]
+
+
+class RebalanceOrder(msgspec.Struct, frozen=True, tag=True):
+    """`plan`: the number of the plan to apply, as the answer to "plan" gave it. `policy` empty: the configured one."""
+
+    asker: str
+    number: int
+    do: Doing
+    policy: str = ""
+    plan: int = 0
+
+
+class PlannedStep(msgspec.Struct, frozen=True):
+    """`state`: see nearcast.control.execution; `why`: for which reason it was refused."""
+
+    topic: str
+    strategy: Strategy
+    brokers: tuple[str, ...]
+    was_strategy: Strategy
+    was_brokers: tuple[str, ...]
+    reason: str
+    state: str = "waiting"
+    why: str = ""
+
+
+class Rebalancing(msgspec.Struct, frozen=True, tag=True):
+    """A plan and how far it is; `plan` 0: there is none. Of `steps` the first are told, `counts` is of all.
+
+    `state`: proposed, running, stopping (what has begun still ends), stopped or done. `refused`: why the order was not
+    carried out.
+    """
+
+    number: int
+    plan: int = 0
+    policy: str = ""
+    state: str = ""
+    counts: dict[str, int] = {}
+    steps: tuple[PlannedStep, ...] = ()
+    rent: int = 0
+    release: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    load_ratios: tuple[tuple[str, float], ...] = ()
+    objections: tuple[str, ...] = ()
+    automatic: bool = False
+    refused: str = ""
