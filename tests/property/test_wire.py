@@ -1,6 +1,7 @@
 """Codecs: what is written comes back, and no bytes whatsoever raise anything but a WireError."""
 
 import contextlib
+import math
 from typing import get_args
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.domain.errors import WireError
+from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire import control
 from nearcast.wire.dialect import NEWEST, Dialect
@@ -25,6 +27,7 @@ from nearcast.wire.envelope import (
     encode,
     notice,
 )
+from nearcast.wire.loads import Counts, Load, TopicCount
 
 DIALECT = Dialect(b"fleet")
 
@@ -44,7 +47,7 @@ def routes(draw: st.DrawFn) -> Route:
 
 st.register_type_strategy(Route, routes())
 kinds = [*get_args(control.OnTopic), *get_args(control.ToAgent), *get_args(control.ToClient)]
-kinds += get_args(control.ToCoordinator)
+kinds += [*get_args(control.ToCoordinator), *get_args(control.Answered), Counts]
 # MessagePack has no integers beyond 64 bits, and a NaN is unequal to itself.
 st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False))
@@ -55,6 +58,16 @@ for kind in (control.RingChange, control.Renew, control.Welcome, control.Unsure,
     st.register_type_strategy(
         kind, st.builds(kind, **{name: each for name, each in filled.items() if name in kind.__struct_fields__})
     )
+# Nor are figures that nobody can have counted taken.
+numbers, rates = st.integers(0, 10**6), st.floats(0, 1e12)
+counts = st.builds(TopicCount, st.from_regex(r"[a-z]{1,9}", fullmatch=True), numbers, numbers, numbers, numbers)
+st.register_type_strategy(
+    Counts, st.builds(Counts, names, st.floats(0.1, 3600), st.lists(counts, max_size=5).map(tuple))
+)
+loads = st.builds(TopicLoad, names, rates, rates, rates, rates, numbers, numbers)
+capacities = st.just(math.inf) | st.floats(1, 1e12)
+reports = st.builds(BrokerReport, names, rates, rates, capacities, st.lists(loads, max_size=5).map(tuple))
+st.register_type_strategy(Load, st.builds(Load, reports, numbers, st.none() | loads))
 messages = st.sampled_from(kinds).flatmap(st.from_type)
 on_topic = st.sampled_from(get_args(control.OnTopic)).flatmap(st.from_type)
 

@@ -5,6 +5,9 @@ It has a link to its own broker, one to the control bus, and links to other brok
 
 from collections.abc import Callable
 
+from nearcast.agent.analyzer import Analyzer, Users
+from nearcast.agent.counters import Counters
+from nearcast.agent.reporter import Reporter
 from nearcast.brokers.link import Connect
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.dispatcher import Dispatcher, Said
@@ -13,6 +16,7 @@ from nearcast.control.instructions import Answer, Attach, Detach, Reply, Say, Se
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError, LinkError
+from nearcast.domain.load import BrokerReport
 from nearcast.domain.ring import Ring
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
@@ -36,6 +40,7 @@ from nearcast.wire.control import (
 )
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import decode, encode
+from nearcast.wire.loads import Counts, load_of
 from nearcast.wire.rejects import Rejects
 
 _CONFIRM_S = 0.1
@@ -44,7 +49,10 @@ _FROM_COORDINATOR = Prepare | Tell | Release | Renew | RingChange
 
 
 class Agent:
-    """`incarnation` must differ from every earlier one of the same broker: a random number below MOST_INCARNATIONS."""
+    """`incarnation` must differ from every earlier one of the same broker: a random number below MOST_INCARNATIONS.
+
+    With an `analyzer`, what clients count is reported to the coordinator, with `counters` also what the server counts.
+    """
 
     def __init__(
         self,
@@ -58,6 +66,8 @@ class Agent:
         clock: Clock,
         timing: Timing | None = None,
         rules: Rules = ALL_ON,
+        analyzer: Analyzer | None = None,
+        counters: Counters | None = None,
     ) -> None:
         if not 0 < incarnation < MOST_INCARNATIONS:
             raise ConfigError(
@@ -73,11 +83,16 @@ class Agent:
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
         self._alarm = Alarm(clock, self._tick)
         self._confirming: dict[str, None] = {}
+        self._reporter: Reporter | None = None
+        if analyzer is not None:
+            self._reporter = Reporter(analyzer, counters, clock, users=self._users, say=self._report)
 
     def start(self) -> None:
         self._pool.reach(self.broker)
         self._pool.reach(self._bus)
         self._tick()
+        if self._reporter is not None:
+            self._reporter.start(self._crew)
 
     @property
     def connected(self) -> bool:
@@ -88,6 +103,8 @@ class Agent:
         self._alarm.cancel()
         await self._pool.close()
         await self._crew.close()
+        if self._reporter is not None:
+            await self._reporter.close()
 
     async def abandon(self) -> None:
         """Ends at once, without a goodbye: what a crash looks like from outside."""
@@ -107,6 +124,8 @@ class Agent:
         message = self.rejects.read(lambda: unseal(data, self._dialect), f"clients of {self.broker}")
         if isinstance(message, _FROM_CLIENTS_AND_PEERS):
             self._do(self.machine.message(message, self._clock.now()))
+        elif isinstance(message, Counts) and self._reporter is not None:
+            self._reporter.analyzer.counted(message, self._clock.now())
 
     def _from_coordinator(self, data: bytes) -> None:
         message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
@@ -168,6 +187,22 @@ class Agent:
             self._do(self.machine.subscribed(topic, self._clock.now()))
 
         self._pool.attach(self.broker, topic, self._on_topic(topic), attached)
+
+    # Reports
+
+    def _users(self) -> dict[str, Users]:
+        return {
+            topic: Users(
+                frozenset(entry.client for entry in each.clients.entries.values() if not entry.publisher),
+                tapped=bool(each.attached),
+                forwarded=each.forwards,
+            )
+            for topic, each in self.machine.forwarders.items()
+        }
+
+    def _report(self, report: BrokerReport) -> None:
+        if self._pool.up(self._bus):
+            self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(load_of(report), self._dialect))
 
     # Confirmations of what was forwarded
 

@@ -34,6 +34,11 @@ async def dial_redis(endpoint: Endpoint, *, name: str, peer: str) -> Session:
     return session
 
 
+def redis_connection(endpoint: Endpoint, name: str) -> redis.asyncio.Connection:
+    """For questions and answers, with the TLS that the endpoint asks for and no other; not connected yet."""
+    return _Opener(endpoint, name)
+
+
 class _Opener(redis.asyncio.Connection):
     """redis-py, for opening a connection. What is used of its inside is here, and pinned by the contract tests."""
 

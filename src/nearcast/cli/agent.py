@@ -1,12 +1,15 @@
 """`nearcast agent`: the process beside one broker."""
 
 import asyncio
+import math
 import secrets
 from typing import Annotated
 
 import typer
 
 from nearcast.agent import Agent
+from nearcast.agent.analyzer import Analyzer
+from nearcast.agent.counters import counters_of
 from nearcast.brokers.connect import connector
 from nearcast.cli.options import ConfigFile
 from nearcast.control.forwarder import MOST_INCARNATIONS
@@ -31,15 +34,18 @@ def run_agent(
 
 
 async def _serve(config: Config, broker: str, stopped: asyncio.Event) -> None:
+    name, clock, at = f"agent-{broker}", SystemClock(), config.brokers[broker]
     agent = Agent(
         broker,
-        connector(config.endpoints(config.brokers[broker].site), name=f"agent-{broker}"),
+        connector(config.endpoints(at.site), name=name),
         config.ring,
         bus=BUS,
         incarnation=1 + secrets.randbelow(MOST_INCARNATIONS - 1),
         dialect=config.dialect,
-        clock=SystemClock(),
+        clock=clock,
         timing=config.timing,
+        analyzer=Analyzer(broker, at.out_bytes_per_s or math.inf) if config.counts else None,
+        counters=counters_of(at, agent=name, clock=clock) if config.counts else None,
     )
     agent.start()
     try:

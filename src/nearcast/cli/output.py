@@ -31,3 +31,12 @@ def show_number(value: float | None) -> str:
     if value is None:
         return "not measured"
     return str(int(value)) if float(value).is_integer() else f"{value:.4g}"
+
+
+def show_rate(bytes_per_s: float) -> str:
+    """To three digits, in steps of a thousand."""
+    for unit in ("B/s", "kB/s", "MB/s"):
+        if bytes_per_s < 999.5:
+            return f"{bytes_per_s:.3g} {unit}"
+        bytes_per_s /= 1e3
+    return f"{bytes_per_s:.3g} GB/s"

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from nearcast.cli.connect import operator_of
+from nearcast.cli.loads import BrokerLoad, Loads, broker_load, loads_of
 from nearcast.cli.reach import round_trips
 from nearcast.domain.errors import LeaseLost, LinkError
 from nearcast.transport.config import Config
@@ -24,6 +25,7 @@ class BrokerState:
     agent: str
     agent_silent_s: float | None
     agent_reads: int | None  # the newest protocol version
+    load: BrokerLoad | None  # None when its agent has not reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +44,22 @@ class State:
 
 async def look(config: Config, site: str = "") -> State:
     asked = asyncio.gather(*(round_trips(config, site, broker, 1) for broker in config.brokers))
-    leader, bus_up, trouble = await _ask_leader(config)
+    leader, loads, bus_up, trouble = await _ask_leader(config)
     found = zip(config.brokers, await asked, strict=True)
-    return State(leader, bus_up, trouble, tuple(_broker(config, name, trips, leader) for name, trips in found))
+    return State(leader, bus_up, trouble, tuple(_broker(config, name, trips, leader, loads) for name, trips in found))
 
 
-async def _ask_leader(config: Config) -> tuple[Status | None, bool, str | None]:
+async def _ask_leader(config: Config) -> tuple[Status | None, Loads, bool, str | None]:
     try:
         async with asyncio.timeout(10), operator_of(config) as operator:
-            return await operator.status(), True, None
+            return await operator.status(), await loads_of(config, operator), True, None
     except LeaseLost as error:
-        return None, True, str(error)
+        return None, {}, True, str(error)
     except (LinkError, TimeoutError) as error:
-        return None, False, str(error) or "no answer within 10 s"
+        return None, {}, False, str(error) or "no answer within 10 s"
 
 
-def _broker(config: Config, name: str, trips: list[float] | str, leader: Status | None) -> BrokerState:
+def _broker(config: Config, name: str, trips: list[float] | str, leader: Status | None, loads: Loads) -> BrokerState:
     at = config.brokers[name]
     error = trips if isinstance(trips, str) else None
     rtt_ms = None if isinstance(trips, str) else round(trips[0] * 1e3, 3)
@@ -68,4 +70,5 @@ def _broker(config: Config, name: str, trips: list[float] | str, leader: Status 
         if heard is not None:
             silent_s, reads = round(heard.silent_s, 1), heard.reads
     up = error is None
-    return BrokerState(name, at.endpoint.kind, at.endpoint.url, at.site, up, rtt_ms, error, agent, silent_s, reads)
+    url, load = at.endpoint.url, broker_load(loads.get(name))
+    return BrokerState(name, at.endpoint.kind, url, at.site, up, rtt_ms, error, agent, silent_s, reads, load)

@@ -17,11 +17,14 @@ from nearcast.control.move import Move, Save
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
+from nearcast.coordinator.rebalancer import LoopSettings, Rebalancer
 from nearcast.coordinator.records import Records
+from nearcast.coordinator.reports import Reports
 from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, NearcastError, StoreDown, StoreError
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
+from nearcast.domain.snapshot import Snapshot
 from nearcast.domain.topic import validate_topic
 from nearcast.store.store import Store
 from nearcast.transport.alarm import Alarm
@@ -33,6 +36,7 @@ from nearcast.wire.control import (
     Alive,
     Answered,
     Frozen,
+    LoadOrder,
     MoveOrder,
     Outcome,
     Quiet,
@@ -47,6 +51,8 @@ from nearcast.wire.control import (
     unseal,
 )
 from nearcast.wire.dialect import Dialect
+from nearcast.wire.loads import Load
+from nearcast.wire.rebalancing import RebalanceOrder
 from nearcast.wire.rejects import Rejects
 
 _LEADER = "leader"
@@ -71,12 +77,14 @@ class Coordinator:
         timing: Timing | None = None,
         rules: Rules = ALL_ON,
         on_move: OnMove | None = None,
+        loop: LoopSettings | None = None,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
         self.ring = ring
         self.term: int | None = None  # None while another leads
         self.moves: dict[str, Move] = {}
+        self.reports = Reports()
         self._store = store
         self._bus = bus
         self._dialect = dialect
@@ -92,10 +100,13 @@ class Coordinator:
         self._lead_until_s = -math.inf
         self._frozen: dict[str, Frozen] = {}  # who has answered the ring that is announced
         self._changed: list[asyncio.Future[None]] = []
+        settle_s = self._timing.retry_s + self._timing.linger_s
+        self.rebalancer = Rebalancer(self, loop or LoopSettings(), clock, self._crew, settle_s)
 
     def start(self) -> None:
         self._pool.reach(self._bus)
         self._crew.start(self._lead(), f"leadership of {self.name}")
+        self.rebalancer.start()
 
     async def close(self) -> None:
         """Steps down, so that another need not wait for the lease to run out."""
@@ -153,6 +164,12 @@ class Coordinator:
                 f"topic {topic!r} is back where it was: while it moved to {', '.join(brokers)}, an agent there was lost"
             )
         return epoch
+
+    def snapshot(self, planned_s: float | None) -> Snapshot:
+        """What a policy may see now."""
+        now = self._clock.now()
+        routes = {topic: move.record.newest for topic, move in self.moves.items()}
+        return Snapshot.of(self.reports.fresh(now), routes, self.ring, at_s=now, planned_s=planned_s)
 
     def movable(self, topic: str) -> bool:
         move = self.moves.get(topic)
@@ -258,6 +275,8 @@ class Coordinator:
         if self.term is not None and self._rules.terms:
             self.term = None
             self.moves = {}
+            self.reports = Reports()
+            self.rebalancer.forget()
             self._wake()
 
     async def _resign(self) -> None:
@@ -291,6 +310,12 @@ class Coordinator:
                 self._heard(message, now)
             case MoveOrder():
                 self._crew.start(self._carry_out(message), f"order {message.number} of {message.asker}")
+            case Load():
+                self.reports.heard(message, now)
+            case LoadOrder():
+                self._answer(message.asker, self.reports.answer(message, now))
+            case RebalanceOrder():
+                self._answer(message.asker, self.rebalancer.answer(message))
             case StatusOrder():
                 self._answer(message.asker, self._status(message.number))
             case _:
@@ -344,6 +369,7 @@ class Coordinator:
         if not self._pool.up(self._bus):
             self._agents.deaf(now)
         for broker in self._agents.lost(now):
+            self.reports.forget(broker)
             for topic, move in list(self.moves.items()):
                 self._do(topic, move.agent_lost(broker))
         for topic, move in list(self.moves.items()):

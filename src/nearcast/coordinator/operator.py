@@ -14,6 +14,8 @@ from nearcast.domain.route import Strategy
 from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Answered,
+    Loaded,
+    LoadOrder,
     MoveOrder,
     Order,
     Outcome,
@@ -24,6 +26,7 @@ from nearcast.wire.control import (
     unseal,
 )
 from nearcast.wire.dialect import Dialect
+from nearcast.wire.rebalancing import Doing, RebalanceOrder, Rebalancing
 from nearcast.wire.rejects import Rejects
 
 _A = TypeVar("_A", bound=Answered)
@@ -77,6 +80,16 @@ class Operator:
                 if left_s <= _ASK_AGAIN_S:
                     raise
 
+    async def rebalance(self, do: Doing, *, policy: str = "", plan: int = 0, timeout_s: float = 10.0) -> Rebalancing:
+        """The plan in question, and how far it is. Raises LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        return await self._ask(RebalanceOrder(self.name, number, do, policy, plan), number, Rebalancing, timeout_s)
+
+    async def load(self, broker: str, *, timeout_s: float = 3.0) -> Loaded:
+        """The newest report of the broker. Raises LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        return await self._ask(LoadOrder(self.name, number, broker), number, Loaded, timeout_s)
+
     async def _ask(self, order: Order, number: int, kind: type[_A], timeout_s: float) -> _A:
         if self._link is None or not self._link.up:
             raise LinkDown("the control bus is not connected now: traffic goes on with the last plan, nothing moves")
@@ -94,7 +107,7 @@ class Operator:
 
     def _receive(self, data: bytes) -> None:
         message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
-        if isinstance(message, Outcome | Status):
+        if isinstance(message, Outcome | Status | Loaded | Rebalancing):
             asked = self._asked.get(message.number)
             if asked is not None and not asked.done():
                 asked.set_result(message)

@@ -15,7 +15,8 @@ import msgspec
 from nearcast.domain.errors import ConfigError, MalformedControl
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
-from nearcast.wire.loads import Counts
+from nearcast.wire.loads import Counts, Load
+from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
 AGENT_SUBJECT = "_nearcast.agent"
 """On every broker: what clients and peer agents say to the agent beside it."""
@@ -263,6 +264,14 @@ class StatusOrder(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
+class LoadOrder(msgspec.Struct, frozen=True, tag=True):
+    """What does the broker's agent report? One question per broker: the answers are large."""
+
+    asker: str
+    number: int
+    broker: str
+
+
 class Outcome(msgspec.Struct, frozen=True, tag=True):
     """What became of an order: the new epoch, or why it was refused."""
 
@@ -293,12 +302,20 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     ring: tuple[str, ...]
 
 
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    """The newest report of a broker, `age_s` after it came; None when there is none."""
+
+    number: int
+    load: Load | None
+    age_s: float = 0.0
+
+
 OnTopic = Switch | Marker | Beat | Gone | Broken
 ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
 ToClient = Welcome | Unsure | Generation
-Order = MoveOrder | StatusOrder
-Answered = Outcome | Status
-ToCoordinator = Ack | Quiet | Frozen | Alive | Order
+Order = MoveOrder | StatusOrder | LoadOrder | RebalanceOrder
+Answered = Outcome | Status | Loaded | Rebalancing
+ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Order
 Control = OnTopic | ToAgent | Counts | ToClient | ToCoordinator | Answered
 
 _encoder = msgspec.msgpack.Encoder()

@@ -7,13 +7,18 @@ messages, a report names its busiest topics and sums up the rest.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import msgspec
 
+from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.topic import validate_topic
 
 MOST_COUNTED = 1000
 """Topics in one `Counts`: of at most 200 bytes each, a quarter of what a NATS server takes in one message."""
+
+MOST_REPORTED = 2000
+"""Topics in one `Load`: of at most 200 bytes each, some 700 kB, where a NATS server takes 1 MB."""
 
 MOST_SECONDS = 3600.0
 _MOST_MESSAGES_PER_S = 1e8
@@ -50,3 +55,45 @@ class Counts(msgspec.Struct, frozen=True, tag=True):
                 raise ValueError(f"topic {each.topic!r}: no client counts so many messages in {self.seconds} s: {each}")
             if not (0 <= each.bytes_in <= most_bytes and 0 <= each.bytes_out <= most_bytes):
                 raise ValueError(f"topic {each.topic!r}: no client counts so many bytes in {self.seconds} s: {each}")
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """An agent's report. Of `left_out` topics that were too many for one message, the least busy, there is the sum."""
+
+    report: BrokerReport
+    left_out: int = 0
+    rest: TopicLoad | None = None
+
+    def __post_init__(self) -> None:
+        report = self.report
+        if len(report.topics) > MOST_REPORTED:
+            raise ValueError(f"a report of {len(report.topics)} topics in one message; at most {MOST_REPORTED}")
+        _must_be_rates(f"broker {report.broker!r}", report.at_s, report.out_bytes_per_s)
+        if not report.capacity_bytes_per_s > 0:
+            raise ValueError(f"broker {report.broker!r}: its capacity is {report.capacity_bytes_per_s} bytes/s")
+        for each in report.topics if self.rest is None else (*report.topics, self.rest):
+            rates = (each.publications, each.deliveries, each.bytes_in, each.bytes_out)
+            _must_be_rates(f"topic {each.topic!r}", *rates, each.publishers, each.subscribers)
+
+
+def load_of(report: BrokerReport) -> Load:
+    """What fits into one message: the topics are in order, busiest first."""
+    rest = report.topics[MOST_REPORTED:]
+    if not rest:
+        return Load(report)
+    summed = TopicLoad(
+        "",
+        sum(each.publications for each in rest),
+        sum(each.deliveries for each in rest),
+        sum(each.bytes_in for each in rest),
+        sum(each.bytes_out for each in rest),
+        sum(each.publishers for each in rest),
+        sum(each.subscribers for each in rest),
+    )
+    return Load(replace(report, topics=report.topics[:MOST_REPORTED]), len(rest), summed)
+
+
+def _must_be_rates(of: str, *rates: float) -> None:
+    for rate in rates:
+        if not 0 <= rate < math.inf:
+            raise ValueError(f"{of}: {rate} is no rate")

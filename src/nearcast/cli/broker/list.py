@@ -2,15 +2,16 @@
 
 import typer
 
+from nearcast.cli.loads import BrokerLoad
 from nearcast.cli.options import AsJson, ConfigFile, Site
-from nearcast.cli.output import print_json, print_table
+from nearcast.cli.output import print_json, print_table, show_rate
 from nearcast.cli.state import State, look
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 
 
 def list_brokers(site: Site = "", config: ConfigFile = None, *, as_json: AsJson = False) -> None:
-    """List the brokers: where they are, whether they answer, and whether their agent does."""
+    """List the brokers: where they are, whether they answer, whether their agent does, and what they carry."""
     raise typer.Exit(run(_list(load_config(config), site, as_json)))
 
 
@@ -24,7 +25,7 @@ async def _list(config: Config, site: str, as_json: bool) -> None:
 
 def show_brokers(state: State) -> None:
     print_table(
-        ("broker", "site", "address", "state", "agent", "reads protocol"),
+        ("broker", "site", "address", "state", "agent", "reads protocol", "carries"),
         [
             (
                 each.name,
@@ -33,10 +34,18 @@ def show_brokers(state: State) -> None:
                 f"up, {each.rtt_ms} ms" if each.up else f"DOWN: {each.error}",
                 _agent(each.agent, each.agent_silent_s),
                 str(each.agent_reads or ""),
+                _carries(each.load),
             )
             for each in state.brokers
         ],
     )
+
+
+def _carries(load: BrokerLoad | None) -> str:
+    if load is None:
+        return "not reported"
+    of = "" if load.load_ratio is None else f", {load.load_ratio:.0%} of what it can"
+    return f"{load.topics} topics, {show_rate(load.out_bytes_per_s)} out{of}"
 
 
 def _agent(state: str, silent_s: float | None) -> str:

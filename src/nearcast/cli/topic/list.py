@@ -1,31 +1,61 @@
 """`nearcast topic list`."""
 
+import asyncio
+
 import typer
 
-from nearcast.cli.connect import records_of
+from nearcast.cli.connect import operator_of, records_of
+from nearcast.cli.loads import Loads, load_facts, loads_of, topic_loads
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
-from nearcast.cli.topic.record import record_facts
+from nearcast.cli.topic.record import implied_facts, record_facts
+from nearcast.domain.errors import LeaseLost, LinkError
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 
+_COLUMNS = ("topic", "strategy", "brokers", "epoch", "phase")
+_RATES = {
+    "publications_hz": "in/s",
+    "deliveries_hz": "out/s",
+    "bytes_out_per_s": "bytes/s",
+    "publishers": "pubs",
+    "subscribers": "subs",
+}
+
 
 def list_topics(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
-    """List the topics that have a route of their own; every other topic is where the ring puts it."""
+    """List the topics that have a route of their own or are in use; every other is where the ring puts it."""
     raise typer.Exit(run(_list(load_config(config), as_json)))
 
 
 async def _list(config: Config, as_json: bool) -> None:
     async with records_of(config) as records:
-        found = [record_facts(record) for record in await records.load()]
+        found = {record.topic: record_facts(record) for record in await records.load()}
+        ring = await records.load_ring() or config.ring
+    loads = topic_loads(await _loads(config))
+    for topic in sorted(loads):
+        found.setdefault(topic, implied_facts(topic, ring))
+    rows = [{**facts, **load_facts(loads.get(topic, []), str(facts["strategy"]))} for topic, facts in found.items()]
     if as_json:
-        print_json(found)
-    elif not found:
+        print_json(rows)
+    elif not rows:
         print("No topic has a route of its own; each is where the ring puts it (`nearcast topic show TOPIC`).")
     else:
-        columns = ("topic", "strategy", "brokers", "epoch", "phase")
-        print_table(columns, [[_cell(facts[column]) for column in columns] for facts in found])
+        columns = (*_COLUMNS, *_RATES)
+        names = (*_COLUMNS, *_RATES.values())
+        print_table(names, [[_cell(facts[column]) for column in columns] for facts in rows])
+
+
+async def _loads(config: Config) -> Loads:
+    """Empty when nobody leads: where topics are is known without."""
+    try:
+        async with asyncio.timeout(10), operator_of(config) as operator:
+            return await loads_of(config, operator)
+    except (LeaseLost, LinkError, TimeoutError):
+        return {}
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}".removesuffix(".0")
     return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,60 @@
+"""The clockwork around the analyzer: asks the server for its counters, and reports once a second."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+
+from nearcast.agent.analyzer import Analyzer, Users
+from nearcast.agent.counters import Counters
+from nearcast.domain.errors import LinkDown
+from nearcast.domain.load import BrokerReport
+from nearcast.transport.clock import Clock
+from nearcast.transport.crew import Crew
+
+_REPORT_S = 1.0
+_LIST_S = 2.0
+_COST = 100.0  # the list of listeners is asked for again after so many times as long as it took
+
+
+class Reporter:
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        counters: Counters | None,
+        clock: Clock,
+        *,
+        users: Callable[[], Mapping[str, Users]],
+        say: Callable[[BrokerReport], None],
+    ) -> None:
+        self.analyzer = analyzer
+        self._counters = counters
+        self._clock = clock
+        self._users = users
+        self._say = say
+
+    def start(self, crew: Crew) -> None:
+        crew.start(self._report(), "reports")
+        if self._counters is not None:
+            crew.start(self._poll(self._counters), "the server's counters")
+
+    async def close(self) -> None:
+        """After the crew has ended."""
+        if self._counters is not None:
+            await self._counters.close()
+
+    async def _report(self) -> None:
+        clock = self._clock
+        while True:
+            await clock.sleep(_REPORT_S)
+            self._say(self.analyzer.report(clock.now(), clock.wall(), self._users()))
+
+    async def _poll(self, counters: Counters) -> None:
+        """A server that does not answer is asked again: meanwhile what clients count is all there is."""
+        clock = self._clock
+        list_s = clock.now()
+        while True:
+            with contextlib.suppress(LinkDown):
+                self.analyzer.totals(await counters.totals())
+                if (begun_s := clock.now()) >= list_s:
+                    self.analyzer.listening(await counters.listening())
+                    list_s = begun_s + max(_LIST_S, _COST * (clock.now() - begun_s)) - _REPORT_S / 2
+            await clock.sleep(_REPORT_S)

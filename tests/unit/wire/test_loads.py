@@ -1,0 +1,56 @@
+"""Reports on the wire: bounded, and refused when they are absurd."""
+
+import math
+
+import msgspec
+import pytest
+
+from nearcast.domain.errors import MalformedControl
+from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.wire.control import seal, unseal
+from nearcast.wire.dialect import NEWEST, Dialect
+from nearcast.wire.loads import MOST_REPORTED, Load, load_of
+
+DIALECT = Dialect(b"fleet")
+
+
+def loaded(number: int) -> TopicLoad:
+    return TopicLoad(f"{number:05d}".ljust(200, "x"), 1e9 / 7, 2e9 / 7, 3e9 / 7, 4e9 / 7, 10**9, 10**12)
+
+
+def test_of_too_many_topics_the_busiest_are_named_and_the_rest_is_summed() -> None:
+    topics = tuple(loaded(number) for number in range(MOST_REPORTED + 50))
+    load = load_of(BrokerReport("b1", 1.0, 5.0, 6.0, topics))
+    assert load.report.topics == topics[:MOST_REPORTED]
+    assert load.left_out == 50
+    rest = load.rest
+    assert rest is not None
+    assert rest.topic == ""
+    assert (rest.publications, rest.deliveries) == (pytest.approx(50e9 / 7), pytest.approx(100e9 / 7))
+    assert (rest.bytes_in, rest.bytes_out) == (pytest.approx(150e9 / 7), pytest.approx(200e9 / 7))
+    assert (rest.publishers, rest.subscribers) == (50 * 10**9, 50 * 10**12)
+    assert len(seal(load, DIALECT)) < 1 << 20, "more than a NATS server takes in one message"
+    assert unseal(seal(load, DIALECT), DIALECT) == load
+
+
+def test_a_report_that_fits_is_whole() -> None:
+    report = BrokerReport("b1", 1.0, 5.0, math.inf, (loaded(1),))
+    assert load_of(report) == Load(report)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        BrokerReport("b1", 1.0, -1.0, 6.0),
+        BrokerReport("b1", 1.0, math.nan, 6.0),
+        BrokerReport("b1", 1.0, 1.0, 0.0),
+        BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", -1.0, 0.0, 0.0, 0.0, 0, 0),)),
+        BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", 0.0, 0.0, 0.0, math.inf, 0, 0),)),
+        BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", 0.0, 0.0, 0.0, 0.0, 0, -1),)),
+        BrokerReport("b1", 1.0, 1.0, 6.0, tuple(loaded(number) for number in range(MOST_REPORTED + 1))),
+    ],
+)
+def test_a_report_that_cannot_be_true_is_refused(report: BrokerReport) -> None:
+    body = msgspec.msgpack.encode({"type": "Load", "report": report})
+    with pytest.raises(MalformedControl):
+        unseal(bytes((NEWEST,)) + DIALECT.signature(body, NEWEST) + body, DIALECT)
