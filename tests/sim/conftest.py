@@ -7,6 +7,7 @@ import pytest
 
 from nearcast.brokers.memory_pipe import Wire
 from nearcast.control.timing import Timing
+from nearcast.coordinator.rebalancer import LoopSettings
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.deployment import Deployment
 from nearcast.sim.network import Network
@@ -20,7 +21,10 @@ Finish = Callable[[Deployment], Awaitable[CheckResult]]
 @pytest.fixture
 def start_fleet() -> StartFleet:
     async def start(
-        *brokers: str, coordinators: tuple[str, ...] = ("c0",), agents: tuple[str, ...] | None = None
+        *brokers: str,
+        coordinators: tuple[str, ...] = ("c0",),
+        agents: tuple[str, ...] | None = None,
+        loop: LoopSettings | None = None,
     ) -> Deployment:
         """Brokers with their agents (or some of them) and coordinators, up and with their leases."""
         names = brokers or ("b0", "b1", "b2")
@@ -29,7 +33,7 @@ def start_fleet() -> StartFleet:
         for broker in names if agents is None else agents:
             fleet.start_agent(broker)
         for name in coordinators:
-            fleet.start_coordinator(name)
+            fleet.start_coordinator(name, loop)
             await fleet.sleep(0.1)  # the first one leads
         await fleet.sleep(3.0)
         return fleet

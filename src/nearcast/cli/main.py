@@ -15,6 +15,7 @@ from nearcast.cli.doctor import diagnose
 from nearcast.cli.lab.app import app as lab_app
 from nearcast.cli.plan.app import app as plan_app
 from nearcast.cli.pub import publish
+from nearcast.cli.rebalance.app import app as rebalance_app
 from nearcast.cli.rtt import measure_rtt
 from nearcast.cli.status import show_status
 from nearcast.cli.sub import subscribe
@@ -39,6 +40,7 @@ app.command("sub")(subscribe)
 app.add_typer(topic_app, name="topic")
 app.add_typer(broker_app, name="broker")
 app.add_typer(plan_app, name="plan")
+app.add_typer(rebalance_app, name="rebalance")
 app.command("rtt")(measure_rtt)
 app.command("agent")(run_agent)
 app.command("coordinator")(run_coordinator)

@@ -171,6 +171,11 @@ class Coordinator:
         routes = {topic: move.record.newest for topic, move in self.moves.items()}
         return Snapshot.of(self.reports.fresh(now), routes, self.ring, at_s=now, planned_s=planned_s)
 
+    def unheard(self) -> list[str]:
+        """Brokers whose agent is there and has not reported lately."""
+        heard = {report.broker for report in self.reports.fresh(self._clock.now())}
+        return [broker for broker in self._agents.present() if broker not in heard]
+
     def movable(self, topic: str) -> bool:
         move = self.moves.get(topic)
         return move is None or move.draining or move.finished

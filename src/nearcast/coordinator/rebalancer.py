@@ -53,6 +53,10 @@ class Leader(Protocol):
         """What is known now."""
         ...
 
+    def unheard(self) -> list[str]:
+        """Brokers whose agent is there and has not reported lately: a new leader has heard nobody."""
+        ...
+
     async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> int:
         """Raises MoveRefused or LeaseLost."""
         ...
@@ -119,7 +123,7 @@ class Rebalancer:
             raise MoveRefused(f"plan {number} cannot be applied now: {'; '.join(against[:5])}; make one anew")
         execution = Execution(plan, self._loop.at_once)
         self._running = (number, execution)
-        if plan.changes:
+        if plan.steps:
             self._planned_s = now.at_s
         self._go_on(execution)
         return number
@@ -148,7 +152,8 @@ class Rebalancer:
     async def _by_itself(self) -> None:
         while True:
             await self._clock.sleep(self._loop.every_s)
-            if not self._leader.leading or (self._running is not None and not self._running[1].over):
+            busy = self._running is not None and not self._running[1].over
+            if busy or not self._leader.leading or self._leader.unheard():
                 continue
             try:
                 number = self._propose(self._loop.policy)

@@ -11,6 +11,7 @@ from nearcast.client import Client, Subscription
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator import Coordinator
+from nearcast.coordinator.rebalancer import LoopSettings
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.ring import Ring
 from nearcast.sim.clock import WALL_AT_START_S, Skew
@@ -91,7 +92,7 @@ class Deployment:
         self.network.crash_process(f"agent-{broker}")
         await self.agents.pop(broker).abandon()
 
-    def start_coordinator(self, name: str) -> Coordinator:
+    def start_coordinator(self, name: str, loop: LoopSettings | None = None) -> Coordinator:
         process = self._process(name)
         coordinator = Coordinator(
             name,
@@ -104,6 +105,7 @@ class Deployment:
             timing=self._timing,
             rules=self._rules,
             on_move=lambda topic, epoch, phase: self.history.moved(self.now, topic, epoch, phase),
+            loop=loop,
         )
         self.coordinators[name] = coordinator
         coordinator.start()

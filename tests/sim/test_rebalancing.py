@@ -1,0 +1,137 @@
+"""Plans that an operator asks for, and those that the leader makes by itself, in virtual time."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from nearcast.coordinator import Operator
+from nearcast.coordinator.rebalancer import LoopSettings
+from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.route import Strategy
+from nearcast.sim.deployment import BUS, DIALECT, Deployment
+from nearcast.sim.loop import in_virtual_time
+from nearcast.wire.loads import Load
+from nearcast.wire.rebalancing import Rebalancing
+
+StartFleet = Callable[..., Awaitable[Deployment]]
+CAPACITY = 1000.0
+TOPICS = ("x", "y", "z")
+
+
+def operator_of(fleet: Deployment) -> Operator:
+    return Operator("op", fleet.network.connector("op"), bus=BUS, dialect=DIALECT)
+
+
+def report(fleet: Deployment, **out: float) -> None:
+    """What the agents of these brokers would say: all of TOPICS are on b0, in equal parts."""
+    assert fleet.leader is not None
+    for broker in ("b0", "b1", "b2"):
+        rate = out.get(broker, 0.0)
+        loads = tuple(TopicLoad(topic, 1.0, 10.0, 10.0, rate / len(TOPICS), 1, 10) for topic in TOPICS)
+        found = BrokerReport(broker, fleet.now, rate, CAPACITY, loads if rate else ())
+        fleet.leader.reports.heard(Load(found), fleet.now)
+
+
+async def loaded(start_fleet: StartFleet, **options: object) -> Deployment:
+    fleet = await start_fleet(coordinators=("c0", "c1"), **options)
+    assert fleet.leader is not None
+    for topic in TOPICS:
+        await fleet.leader.move(topic, Strategy.SINGLE, ("b0",))
+    await fleet.sleep(1.0)
+    report(fleet, b0=900.0)
+    return fleet
+
+
+def where(fleet: Deployment) -> list[tuple[str, ...]]:
+    assert fleet.leader is not None
+    return [fleet.leader.moves[topic].record.newest.brokers for topic in TOPICS]
+
+
+@in_virtual_time
+async def test_a_plan_is_shown_and_moves_nothing_and_applied_it_moves_exactly_that(start_fleet: StartFleet) -> None:
+    fleet = await loaded(start_fleet)
+    async with operator_of(fleet) as operator:
+        shown = await operator.rebalance("plan")
+        assert (shown.state, shown.objections, shown.refused) == ("proposed", (), "")
+        assert shown.steps
+        assert all(step.was_brokers == ("b0",) and step.reason for step in shown.steps)
+        await fleet.sleep(2.0)
+        assert where(fleet) == [("b0",)] * 3
+        report(fleet, b0=900.0)
+        assert (await operator.rebalance("apply", plan=shown.plan)).state == "running"
+        await fleet.sleep(5.0)
+        done = await operator.rebalance("status")
+    assert (done.plan, done.state, done.counts["done"]) == (shown.plan, "done", len(shown.steps))
+    planned = {step.topic: step.brokers for step in shown.steps}
+    assert where(fleet) == [planned.get(topic, ("b0",)) for topic in TOPICS]
+
+
+@in_virtual_time
+async def test_a_plan_that_is_stopped_begins_nothing_more(start_fleet: StartFleet) -> None:
+    fleet = await loaded(start_fleet, loop=LoopSettings(at_once=1))
+    async with operator_of(fleet) as operator:
+        shown = await operator.rebalance("plan")
+        assert len(shown.steps) > 1
+        await operator.rebalance("apply", plan=shown.plan)
+        stopping = await operator.rebalance("stop")
+        assert (stopping.state, stopping.counts["moving"]) == ("stopping", 1)
+        await fleet.sleep(10.0)
+        stopped = await operator.rebalance("status")
+        assert (stopped.state, stopped.counts["done"], stopped.counts["dropped"]) == (
+            "stopped",
+            1,
+            len(shown.steps) - 1,
+        )
+        assert (await operator.rebalance("stop")).refused == "no plan is being carried out"
+    assert len([each for each in where(fleet) if each != ("b0",)]) == 1
+
+
+async def refused(operator: Operator, plan: int) -> str:
+    found: Rebalancing = await operator.rebalance("apply", plan=plan)
+    return found.refused
+
+
+@in_virtual_time
+async def test_a_plan_of_what_is_no_more_is_refused(start_fleet: StartFleet) -> None:
+    fleet = await loaded(start_fleet)
+    async with operator_of(fleet) as operator:
+        shown = await operator.rebalance("plan")
+        moved = shown.steps[0].topic
+        await operator.move(moved, Strategy.SINGLE, ("b2",))
+        assert f"topic {moved!r} has moved since the plan was made" in await refused(operator, shown.plan)
+        assert "plan 99 is not known to this leader (known: 1)" in await refused(operator, 99)
+        assert "'magic' is not known; there are dynamoth" in (await operator.rebalance("plan", policy="magic")).refused
+
+
+@in_virtual_time
+async def test_the_next_leader_makes_its_own_plans(start_fleet: StartFleet) -> None:
+    fleet = await loaded(start_fleet)
+    async with operator_of(fleet) as operator:
+        shown = await operator.rebalance("plan")
+        await fleet.crash_coordinator("c0")
+        await fleet.sleep(20.0)
+        assert (await operator.rebalance("status")).plan == 0
+        assert "is not known to this leader" in await refused(operator, shown.plan)
+
+
+@in_virtual_time
+async def test_by_itself_it_relieves_a_broker_that_carries_too_much(start_fleet: StartFleet) -> None:
+    fleet = await loaded(start_fleet, loop=LoopSettings(every_s=1.0))
+    for _ in range(6):
+        report(fleet, b0=900.0)
+        await fleet.sleep(1.0)
+    assert where(fleet) != [("b0",)] * 3
+
+
+@in_virtual_time
+async def test_without_reports_nothing_is_planned(start_fleet: StartFleet) -> None:
+    fleet = await loaded(start_fleet)
+    await fleet.sleep(30.0)  # what was reported is too old by now
+    async with operator_of(fleet) as operator:
+        shown = await operator.rebalance("plan")
+    assert shown.steps == ()
+
+
+def test_a_loop_that_cannot_be_is_refused() -> None:
+    with pytest.raises(Exception, match="at_once is 0"):
+        LoopSettings(at_once=0)
