@@ -2,7 +2,8 @@
 
 Measured load lags behind routes: right after a move the old broker still serves those who have not left. A policy that
 took this at face value would move the same load again. So a topic that is seen where its route does not have it, or not
-everywhere where its route has it, counts as spread evenly over its route. Any other counts as measured.
+everywhere where its route has it, counts as spread evenly over its route. Any other counts as measured; a broker that
+does not report is left out of this.
 
 What a broker sends beyond the topics it reports (protocol, forwarding, clients that nobody counts) stays where it is.
 """
@@ -54,7 +55,8 @@ def at_rest(snapshot: Snapshot) -> Rest:
     measured[row_of[routed]] = entries.bytes_out[routed]
     seen = np.bincount(row_topic[row_of[routed]], minlength=count)
     astray = np.bincount(entries.topic[~routed], weights=entries.bytes_out[~routed], minlength=count)
-    settled = (seen == sizes) & (astray == 0)
+    reporting = np.bincount(row_topic[~snapshot.silent[snapshot.members]], minlength=count)
+    settled = (seen == reporting) & (astray == 0)
     row_bytes = np.where(settled[row_topic], measured, (bytes_out / np.maximum(sizes, 1))[row_topic])
 
     reported = np.bincount(entries.broker, weights=entries.bytes_out, minlength=brokers)
