@@ -1,5 +1,7 @@
 """The newest report of every broker, as the leader has it. A new leader has none until the agents report again."""
 
+from dataclasses import replace
+
 from nearcast.domain.load import BrokerReport
 from nearcast.wire.control import Loaded, LoadOrder
 from nearcast.wire.loads import Load
@@ -20,8 +22,12 @@ class Reports:
         self._newest.pop(broker, None)
 
     def fresh(self, now: float) -> tuple[BrokerReport, ...]:
-        """What a policy may see, by name. What each left out for its size is in none of them but in the bandwidth."""
-        return tuple(load.report for _, (load, at_s) in sorted(self._newest.items()) if now < at_s + FRESH_S)
+        """What a policy may see, by name, dated by when it came here: agents' clocks are their own.
+
+        Topics that a report left out for its size are in its bandwidth only.
+        """
+        newest = [(load.report, at_s) for _, (load, at_s) in sorted(self._newest.items())]
+        return tuple(replace(report, at_s=at_s) for report, at_s in newest if now < at_s + FRESH_S)
 
     def answer(self, order: LoadOrder, now: float) -> Loaded:
         load, at_s = self._newest.get(order.broker, (None, now))

@@ -26,7 +26,7 @@ _MOST_SITES = 16
 class LocalSpec:
     """One broker per site. `near_s` is the one-way delay within a site, `hop_s` what each site further away adds.
 
-    Without delays (both 0) clients reach the brokers directly.
+    Without delays (both 0) clients reach the brokers directly. `out_bytes_per_s` is each broker's configured capacity.
     """
 
     sites: int = 3
@@ -38,6 +38,7 @@ class LocalSpec:
     timing: dict[str, float] = field(default_factory=dict)
     protocol: int = NEWEST
     analyzer: bool = True
+    out_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.sites <= _MOST_SITES:
@@ -112,6 +113,8 @@ def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[
     ]
     for number, (broker, server) in enumerate(zip(spec.brokers, servers, strict=True)):
         parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{server.url}"\nsite = "{spec.site(number)}"')
+        if spec.out_bytes_per_s is not None:
+            parts.append(f"out_bytes_per_s = {spec.out_bytes_per_s!r}")
         if server.monitor_url is not None:
             parts.append(f'monitor = "{server.monitor_url}"')
     for link in links:

@@ -24,4 +24,5 @@ def test_the_newest_report_counts_and_a_lost_agents_is_forgotten() -> None:
 def test_what_is_old_is_not_planned_by() -> None:
     reports = Reports()
     reports.heard(load("b1", 1.0), 10.0)
+    assert [each.at_s for each in reports.fresh(11.0)] == [10.0], "on our clock, not on the agent's"
     assert reports.fresh(10.0 + FRESH_S) == ()
