@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nearcast.brokers.memory_pipe import Wire
+from nearcast.control.loop import LoopSettings
 from nearcast.control.timing import Timing
-from nearcast.coordinator.rebalancer import LoopSettings
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.deployment import Deployment
 from nearcast.sim.network import Network

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from nearcast.control.loop import LoopSettings
 from nearcast.coordinator import Operator
-from nearcast.coordinator.rebalancer import LoopSettings
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.route import Strategy
 from nearcast.sim.deployment import BUS, DIALECT, Deployment

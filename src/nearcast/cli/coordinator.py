@@ -37,7 +37,15 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
             await asyncio.sleep(_RETRY_S)
     connect = connector(config.endpoints(), name=name)
     coordinator = Coordinator(
-        name, connect, store, config.ring, bus=BUS, dialect=config.dialect, clock=SystemClock(), timing=config.timing
+        name,
+        connect,
+        store,
+        config.ring,
+        bus=BUS,
+        dialect=config.dialect,
+        clock=SystemClock(),
+        timing=config.timing,
+        loop=config.loop,
     )
     coordinator.start()
     try:

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from nearcast.brokers.link import Connect
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.instructions import Command, Instruction
+from nearcast.control.loop import LoopSettings
 from nearcast.control.move import Move, Save
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
-from nearcast.coordinator.rebalancer import LoopSettings, Rebalancer
+from nearcast.coordinator.rebalancer import Rebalancer
 from nearcast.coordinator.records import Records
 from nearcast.coordinator.reports import Reports
 from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, NearcastError, StoreDown, StoreError

@@ -6,41 +6,23 @@ leads.
 """
 
 import logging
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
 from nearcast.control.execution import Execution, StepState
+from nearcast.control.loop import LoopSettings
 from nearcast.control.verify import objections
 from nearcast.domain.errors import ConfigError, LeaseLost, MoveRefused
 from nearcast.domain.plan import Plan, Step
 from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import Snapshot
 from nearcast.policies.registry import policy_named
-from nearcast.policies.settings import Settings
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.rebalancing import MOST_STEPS, PlannedStep, RebalanceOrder, Rebalancing
 
 _log = logging.getLogger(__name__)
 _KEPT = 16  # plans that were shown and can still be applied
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """`every_s` 0: plans are made and carried out only when an operator asks. `at_once`: topics that move at a time."""
-
-    policy: str = "dynamoth"
-    every_s: float = 0.0
-    at_once: int = 8
-    settings: Settings = field(default_factory=Settings)
-
-    def __post_init__(self) -> None:
-        policy_named(self.policy)
-        if not 0 <= self.every_s < 3600 or self.at_once < 1:
-            raise ConfigError(
-                f"rebalance.every_s is {self.every_s}, at_once is {self.at_once}; expected 0 to 3600 s, and at least 1"
-            )
 
 
 class Leader(Protocol):

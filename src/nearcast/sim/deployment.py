@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from nearcast.agent import Agent
 from nearcast.client import Client, Subscription
+from nearcast.control.loop import LoopSettings
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator import Coordinator
-from nearcast.coordinator.rebalancer import LoopSettings
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.ring import Ring
 from nearcast.sim.clock import WALL_AT_START_S, Skew

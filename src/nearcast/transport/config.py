@@ -25,6 +25,11 @@ ca_file = "ca.pem"
 
 [timing]                              # optional: see nearcast.control.timing
 lease_s = 10.0
+
+[rebalance]                           # optional: see nearcast.control.loop and nearcast.policies.settings
+policy = "dynamoth"
+every_s = 5.0                         # 0, as without this: only when an operator asks
+high_ratio = 0.8
 """
 
 import math
@@ -33,15 +38,17 @@ import re
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
+from nearcast.control.loop import LoopSettings
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.ring import Ring
+from nearcast.policies.settings import Settings
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.wire.dialect import NEWEST, Dialect
 
@@ -86,6 +93,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     way: tuple[_Way, ...] = ()
     tls: _Tls | None = None
     timing: dict[str, float] = {}
+    rebalance: dict[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,7 @@ class Config:
     timing: Timing
     path: Path
     analyzer: bool = True
+    loop: LoopSettings = field(default_factory=LoopSettings)
 
     @property
     def counts(self) -> bool:
@@ -175,7 +184,7 @@ def load_config(path: Path | None = None) -> Config:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     ways, timing = _ways(raw.way, brokers, tls, path), _timing(raw, path)
-    return Config(raw.name, dialect, control, brokers, ways, timing, path, raw.analyzer)
+    return Config(raw.name, dialect, control, brokers, ways, timing, path, raw.analyzer, _loop(raw, path))
 
 
 def new_key() -> str:
@@ -254,6 +263,21 @@ def _timing(raw: _File, path: Path) -> Timing:
         if not 0 < value < 3600:
             raise ConfigError(f"{path}: timing.{key} is {value}; expected seconds, more than 0 and less than 3600")
     return Timing(**raw.timing)
+
+
+def _loop(raw: _File, path: Path) -> LoopSettings:
+    """The keys of LoopSettings and of Settings stand side by side, and `replication` is a table of its own."""
+    own = {"policy", "every_s", "at_once"}
+    known = [*own, *(each.name for each in fields(Settings))]
+    for key in raw.rebalance:
+        if key not in known:
+            raise ConfigError(f"{path}: rebalance.{key} is not known; one of {', '.join(sorted(known))}")
+    try:
+        given = {key: value for key, value in raw.rebalance.items() if key in own}
+        settings = {key: value for key, value in raw.rebalance.items() if key not in own}
+        return msgspec.convert({**given, "settings": settings}, LoopSettings)
+    except (ConfigError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: rebalance: {error}") from error
 
 
 def _key(raw: _File, path: Path) -> bytes:

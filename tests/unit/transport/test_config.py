@@ -95,6 +95,13 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
         ('key_file = "key"', 'key_file = "kex"', "kex' cannot be read: No such file"),
         ('key_file = "key"', "", "key_file is missing, and NEARCAST_KEY is not set"),
         ("[control]", "[control", "nearcast.toml: "),
+        (
+            "[timing]",
+            '[rebalance]\npolicy = "magic"\n[timing]',
+            "rebalance: .*'magic' is not known; there are dynamoth",
+        ),
+        ("[timing]", "[rebalance]\nhi_ratio = 1\n[timing]", "rebalance.hi_ratio is not known; one of at_once"),
+        ("[timing]", "[rebalance]\nhigh_ratio = 0.1\n[timing]", "rebalance: .*each must be at most the next"),
         ("[timing]", '[tls]\nca_file = "ca.pem"\n[timing]', r"tls.ca_file is .*ca.pem', which is not a file"),
     ],
 )
@@ -129,3 +136,11 @@ def test_unknown_names_are_told_with_the_known_ones(tmp_path: Path) -> None:
         config.endpoints("rome")
     with pytest.raises(ConfigError, match="no broker 'edge9'; brokers are edge1, edge2"):
         config.endpoints()("edge9")
+
+
+def test_the_loop_is_set_beside_its_policy(tmp_path: Path) -> None:
+    table = "[rebalance]\nevery_s = 5\nhigh_ratio = 0.9\n[rebalance.replication]\nmost = 2\n"
+    loop = load_config(written(tmp_path, GOOD + table)).loop
+    assert (loop.policy, loop.every_s, loop.settings.high_ratio) == ("dynamoth", 5.0, 0.9)
+    assert loop.settings.replication.most == 2
+    assert load_config(written(tmp_path)).loop.every_s == 0.0
