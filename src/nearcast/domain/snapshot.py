@@ -50,9 +50,9 @@ class Entries:
 class Snapshot:
     """Build one with `Snapshot.of`. The arrays are read-only.
 
-    A broker is `silent` when a route or the ring names it and it has not reported: its capacity and load are given as 0
-    and mean nothing. `epoch` is -1 for a topic that no route names; its `strategy` and brokers are then those of the
-    ring. Topic i is on the brokers `members[first[i]:first[i + 1]]`.
+    A broker is `silent` when it is known (from a route, the ring, or as draining) and has not reported: its capacity
+    and load are given as 0 and mean nothing. `epoch` is -1 for a topic that no route names; its `strategy` and brokers
+    are then those of the ring. Topic i is on the brokers `members[first[i]:first[i + 1]]`.
 
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
     """
@@ -91,11 +91,7 @@ class Snapshot:
         """One report per broker; a broker without a site gets ''. Raises SnapshotError where the facts contradict."""
         by_name = _by_name(reports)
         named = chain.from_iterable(route.brokers for route in routes.values())
-        brokers = tuple(sorted({*by_name, *ring.brokers, *named}))
-        if strangers := sorted(set(draining) - set(brokers)):
-            raise SnapshotError(
-                f"snapshot: draining broker {strangers[0]!r} is in no report, no route and not in the ring"
-            )
+        brokers = tuple(sorted({*by_name, *ring.brokers, *named, *draining}))
         if renting < 0:
             raise SnapshotError(f"snapshot: renting is {renting}; it is a number of servers")
         kept = [by_name.get(name) for name in brokers]

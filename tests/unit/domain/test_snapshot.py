@@ -107,6 +107,6 @@ def test_facts_that_cannot_be_are_refused(reports: list[BrokerReport], message: 
         Snapshot.of(reports, {}, Ring(("b1",)), at_s=0.0)
 
 
-def test_a_draining_broker_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(SnapshotError, match="draining broker 'b7' is in no report"):
-        Snapshot.of([FIRST], {}, Ring(("b1",)), at_s=0.0, draining=("b7",))
+def test_a_draining_broker_that_is_gone_is_silent() -> None:
+    seen = Snapshot.of([FIRST], {}, Ring(("b1",)), at_s=0.0, draining=("b7",))
+    assert (seen.brokers, seen.silent.tolist(), seen.draining.tolist()) == (("b1", "b7"), [False, True], [False, True])

@@ -1,0 +1,159 @@
+"""Fleets of any shape for policies, what a plan makes of one by plain arithmetic, and carrying one out."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+import hypothesis.strategies as st
+
+from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.plan import Plan
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Route, Strategy, route
+from nearcast.domain.snapshot import Snapshot
+from nearcast.policies.settings import Replication, Settings
+
+BROKERS = ("a", "b", "c", "d", "e", "f")
+TOPICS = tuple(f"t{i:02}" for i in range(14))
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one topic asks for, wherever it is."""
+
+    publications: float
+    subscribers: int
+    bytes_out: float
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Facts that do not contradict each other: every topic's load is where its route has it."""
+
+    capacity: dict[str, float]
+    other: dict[str, float]
+    demands: dict[str, Demand]
+    routes: dict[str, Route]
+    ring: Ring
+    draining: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    def route_of(self, topic: str) -> Route:
+        return self.routes.get(topic) or route(0, Strategy.SINGLE, (self.ring.owner(topic),))
+
+    def shares(self, topic: str) -> dict[str, float]:
+        """Outgoing bytes per broker, spread evenly."""
+        brokers = self.route_of(topic).brokers
+        return {broker: self.demands[topic].bytes_out / len(brokers) for broker in brokers}
+
+    def loads(self) -> dict[str, float]:
+        found = {name: self.other[name] for name in self.capacity}
+        for topic in self.demands:
+            for broker, share in self.shares(topic).items():
+                if broker in found:
+                    found[broker] += share
+        return found
+
+    def ratios(self) -> dict[str, float]:
+        return {name: load / self.capacity[name] for name, load in self.loads().items()}
+
+    @property
+    def usable(self) -> set[str]:
+        return {name for name in self.capacity if name not in self.draining and name not in self.silent}
+
+    def snapshot(self, shuffled: int | None = None) -> Snapshot:
+        order = random.Random(shuffled)
+        reports = []
+        for name in self.capacity:
+            if name in self.silent:
+                continue
+            topics = [_seen(self, topic, name) for topic in self.demands if name in self.route_of(topic).brokers]
+            out = self.loads()[name]
+            if shuffled is not None:
+                order.shuffle(topics)
+            reports.append(BrokerReport(name, 0.0, out, self.capacity[name], tuple(topics)))
+        routes = list(self.routes.items())
+        if shuffled is not None:
+            order.shuffle(reports)
+            order.shuffle(routes)
+        return Snapshot.of(reports, dict(routes), self.ring, at_s=100.0, draining=self.draining)
+
+    def after(self, plan: Plan) -> Fleet:
+        """The fleet once the plan is carried out; a rented server has the capacity of the first."""
+        rented = [f"x{len(self.capacity) + i}" for i in range(plan.rent)]
+        gone = set(plan.release)
+        capacity = {name: value for name, value in self.capacity.items() if name not in gone}
+        typical = sorted(self.capacity.values())[len(self.capacity) // 2]
+        return replace(
+            self,
+            capacity=capacity | dict.fromkeys(rented, typical),
+            other={name: value for name, value in self.other.items() if name not in gone} | dict.fromkeys(rented, 0.0),
+            routes=self.routes | {step.topic: step.route(9) for step in plan.steps},
+            ring=self.ring if plan.ring is None else Ring(plan.ring, self.ring.version + 1, self.ring.vnodes),
+        )
+
+
+def _seen(fleet: Fleet, topic: str, broker: str) -> TopicLoad:
+    demand, at = fleet.demands[topic], fleet.route_of(topic)
+    share, count = fleet.shares(topic)[broker], len(at.brokers)
+    publications, subscribers = demand.publications, demand.subscribers
+    if at.strategy is Strategy.ALL_PUBLISHERS:
+        first = broker == at.brokers[0]
+        subscribers = subscribers // count + (subscribers % count if first else 0)
+    elif at.strategy is Strategy.ALL_SUBSCRIBERS:
+        publications /= count
+    return TopicLoad(topic, publications, publications * subscribers, 1.0, share, 1, subscribers)
+
+
+# Loads are whole numbers, so that sums do not depend on their order and ties are common.
+_amounts = st.integers(0, 60).map(float) | st.sampled_from([0.0, 1.0, 5.0, 90.0, 130.0])
+_demands = st.builds(
+    Demand,
+    publications=st.sampled_from([0.0, 1.0, 40.0, 60.0, 130.0, 900.0]),
+    subscribers=st.sampled_from([0, 1, 5, 25, 260]),
+    bytes_out=_amounts,
+)
+
+
+@st.composite
+def fleets(draw: st.DrawFn, *, drains: bool = True, silences: bool = True) -> Fleet:
+    names = BROKERS[: draw(st.integers(1, len(BROKERS)))]
+    topics = TOPICS[: draw(st.integers(0, len(TOPICS)))]
+    routes = {}
+    for topic in topics:
+        strategy = draw(st.sampled_from([None, None, Strategy.SINGLE, Strategy.SINGLE, *Strategy]))
+        if strategy is not None:
+            most = 1 if strategy is Strategy.SINGLE else len(names)
+            routes[topic] = route(
+                1, strategy, draw(st.lists(st.sampled_from(names), min_size=1, max_size=most, unique=True))
+            )
+    some = st.lists(st.sampled_from(names), max_size=2, unique=True).map(tuple)
+    return Fleet(
+        capacity={name: draw(st.sampled_from([100.0, 100.0, 100.0, 50.0, 200.0])) for name in names},
+        other={name: draw(st.sampled_from([0.0, 0.0, 0.0, 3.0, 95.0])) for name in names},
+        demands={topic: draw(_demands) for topic in topics},
+        routes=routes,
+        ring=Ring(draw(st.lists(st.sampled_from(names), min_size=1, unique=True).map(tuple)), vnodes=4),
+        draining=draw(some) if drains else (),
+        silent=draw(some) if silences else (),
+    )
+
+
+@st.composite
+def all_settings(draw: st.DrawFn) -> Settings:
+    least = draw(st.integers(1, 3))
+    return Settings(
+        min_brokers=least,
+        max_brokers=draw(st.none() | st.integers(least, 8)),
+        max_hot_moves=draw(st.sampled_from([1, 2, 1000])),
+        max_release=draw(st.integers(0, 3)),
+        hot_ratio=draw(st.sampled_from([0.0, 0.02, 0.1])),
+        replication=Replication(
+            all_subscribers_ratio=100.0,
+            publications=50.0,
+            all_publishers_ratio=10.0,
+            subscribers=20,
+            most=draw(st.integers(1, 5)),
+        ),
+    )

@@ -1,0 +1,201 @@
+"""Every registered policy, on fleets of any shape; and what `dynamoth` promises beyond that."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nearcast.domain.plan import Plan
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Strategy
+from nearcast.domain.snapshot import STRATEGIES
+from nearcast.domain.snapshot_json import read_snapshot, write_snapshot
+from nearcast.policies.dynamoth import dynamoth
+from nearcast.policies.dynamoth_replication import Bounds, replicas, replicas_plain
+from nearcast.policies.registry import POLICIES
+from nearcast.policies.settings import Replication, Settings
+from tests.property.policy_fleets import Fleet, all_settings, fleets
+
+NOW_S = 100.0
+SLACK = 1e-9
+every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+
+
+@every_policy
+@given(fleet=fleets(), settings=all_settings())
+def test_a_plan_names_only_brokers_that_may_be_used_and_each_topic_once(
+    name: str, fleet: Fleet, settings: Settings
+) -> None:
+    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
+    assert plan.policy == name
+    assert all(set(step.brokers) <= fleet.usable for step in plan.steps)
+    assert len({step.topic for step in plan.steps}) == len(plan.steps)
+    for step in plan.steps:
+        was = fleet.route_of(step.topic)
+        assert (step.was_strategy, step.was_brokers) == (was.strategy, was.brokers)
+
+
+@every_policy
+@given(fleet=fleets(), settings=all_settings(), seed=st.integers(0, 1000))
+def test_equal_facts_give_equal_plans_in_whatever_order_they_come(
+    name: str, fleet: Fleet, settings: Settings, seed: int
+) -> None:
+    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
+    assert POLICIES[name](fleet.snapshot(shuffled=seed), settings, NOW_S) == plan
+    assert POLICIES[name](read_snapshot(write_snapshot(fleet.snapshot())), settings, NOW_S) == plan
+
+
+@every_policy
+@given(fleet=fleets(), settings=all_settings())
+def test_the_number_of_servers_stays_within_its_bounds(name: str, fleet: Fleet, settings: Settings) -> None:
+    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
+    present = len(set(fleet.capacity) - set(fleet.silent))
+    assert set(plan.release) <= fleet.usable
+    if plan.release:
+        assert len(fleet.usable) - len(plan.release) >= settings.min_brokers
+    if plan.rent and settings.max_brokers is not None:
+        assert present + plan.rent <= settings.max_brokers
+    assert not (plan.rent and plan.release)
+
+
+@every_policy
+@given(fleet=fleets(), settings=all_settings())
+def test_a_ring_that_changes_moves_no_topic_that_has_no_step(name: str, fleet: Fleet, settings: Settings) -> None:
+    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
+    if plan.ring is None:
+        return
+    ring = Ring(plan.ring, vnodes=fleet.ring.vnodes)
+    stepped = {step.topic for step in plan.steps}
+    for topic in fleet.demands:
+        if (
+            topic not in fleet.routes
+            and topic not in stepped
+            and not set(fleet.route_of(topic).brokers) & set(fleet.silent)
+        ):
+            assert ring.owner(topic) == fleet.ring.owner(topic)
+
+
+@given(fleet=fleets(), settings=all_settings())
+def test_what_is_released_has_nothing_left_on_it_and_is_not_in_the_ring(fleet: Fleet, settings: Settings) -> None:
+    plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+    after = fleet.after(plan)
+    for topic in fleet.demands:
+        assert not set(after.route_of(topic).brokers) & set(plan.release)
+    assert not set(after.ring.brokers) & set(plan.release)
+
+
+def _estimate(fleet: Fleet, plan: Plan) -> dict[str, float]:
+    """Load ratios after the plan, by plain arithmetic: a broker that takes another's place takes its share."""
+    loads = fleet.loads()
+    for step in plan.steps:
+        before = fleet.shares(step.topic)
+        total = fleet.demands[step.topic].bytes_out
+        for broker, share in before.items():
+            loads[broker] -= share
+        for broker in step.brokers:
+            loads[broker] += total / len(step.brokers)
+    return {name: loads[name] / fleet.capacity[name] for name in fleet.usable - set(plan.release)}
+
+
+@given(fleet=fleets(silences=False), settings=all_settings())
+def test_the_loads_that_a_plan_expects_are_those_of_plain_arithmetic(fleet: Fleet, settings: Settings) -> None:
+    plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+    assert dict(plan.load_ratios) == pytest.approx(_estimate(fleet, plan), abs=1e-9)
+
+
+@given(fleet=fleets(drains=False, silences=False), settings=all_settings())
+def test_no_server_is_pushed_over(fleet: Fleet, settings: Settings) -> None:
+    plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+    before, after = fleet.ratios(), _estimate(fleet, plan)
+    can_rent = settings.max_brokers is None or len(fleet.capacity) < settings.max_brokers
+    limit = settings.high_ratio if can_rent else settings.full_ratio
+    for name, ratio in after.items():
+        assert ratio <= max(before[name], limit) + SLACK
+    if after:
+        assert max(after.values()) <= max(settings.high_ratio, *before.values()) + SLACK
+
+
+@given(fleet=fleets(silences=False), settings=all_settings())
+def test_draining_pushes_no_server_over_while_one_can_be_rented_that_would_do(fleet: Fleet, settings: Settings) -> None:
+    demands = {topic: replace(demand, bytes_out=min(demand.bytes_out, 40.0)) for topic, demand in fleet.demands.items()}
+    fleet = replace(fleet, demands=demands, capacity=dict.fromkeys(fleet.capacity, 100.0))
+    settings = replace(settings, max_brokers=None)
+    before, after = fleet.ratios(), _estimate(fleet, dynamoth(fleet.snapshot(), settings, NOW_S))
+    for name, ratio in after.items():
+        assert ratio <= max(before[name], settings.high_ratio) + SLACK
+
+
+@given(fleet=fleets(drains=False, silences=False), settings=all_settings())
+def test_a_server_stays_overloaded_only_where_no_single_move_would_help(fleet: Fleet, settings: Settings) -> None:
+    settings = replace(settings, max_hot_moves=1000)
+    plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+    after = _estimate(fleet, plan)
+    stepped = {step.topic for step in plan.steps}
+    for source in [name for name, ratio in after.items() if ratio > settings.high_ratio + SLACK]:
+        for topic in fleet.demands:
+            at = fleet.route_of(topic)
+            if topic in stepped or source not in at.brokers or at.strategy is Strategy.HOMED:
+                continue
+            share = fleet.shares(topic)[source]
+            for receiver in set(after) - set(at.brokers):
+                full = after[receiver] + share / fleet.capacity[receiver] > settings.high_ratio - SLACK
+                assert share == 0 or full, f"{topic} could go from {source} to {receiver}"
+
+
+@given(fleet=fleets(drains=False, silences=False), settings=all_settings())
+def test_a_server_that_stays_overloaded_is_spoken_of(fleet: Fleet, settings: Settings) -> None:
+    plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+    if any(ratio > settings.high_ratio + SLACK for ratio in _estimate(fleet, plan).values()):
+        assert plan.reasons
+
+
+@given(fleet=fleets(silences=False), settings=all_settings())
+def test_a_drained_server_loses_everything_unless_others_lack_room_or_hot_topics_wait(
+    fleet: Fleet, settings: Settings
+) -> None:
+    """With nothing more to rent and no cap, whatever it does to the others."""
+    settings = replace(settings, max_hot_moves=1000, max_brokers=settings.min_brokers)
+    plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+    after = fleet.after(plan)
+    if fleet.usable:
+        left = {topic for topic in fleet.demands if set(after.route_of(topic).brokers) & set(fleet.draining)}
+        assert not left or len(fleet.capacity) < settings.min_brokers
+        if not left:
+            assert not set(after.ring.brokers) & set(fleet.draining)
+
+
+@given(fleet=fleets(silences=False), settings=all_settings())
+def test_under_constant_load_plans_come_to_an_end(fleet: Fleet, settings: Settings) -> None:
+    settings = replace(settings, max_brokers=max(settings.min_brokers, settings.max_brokers or 8))
+    for _ in range(60):
+        plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+        if not plan.changes:
+            return
+        fleet = fleet.after(plan)
+    pytest.fail(f"still changing after 60 plans: {plan}")
+
+
+_thresholds = st.builds(
+    Replication,
+    all_subscribers_ratio=st.sampled_from([1.0, 7.5, 100.0]),
+    publications=st.sampled_from([1.0, 50.0]),
+    all_publishers_ratio=st.sampled_from([1.0, 10.0]),
+    subscribers=st.sampled_from([1, 20]),
+)
+_counts = st.floats(0, 1e5) | st.sampled_from([0.0, 1.0, 50.0, 100.0, 150.0])
+
+
+@given(
+    st.lists(st.tuples(_counts, st.integers(0, 100_000), _counts), max_size=8),
+    _thresholds,
+    st.builds(Bounds, st.sampled_from([80.0, 1e9]), st.sampled_from([60.0, 1e9])),
+)
+def test_the_number_of_replicas_is_that_of_the_definition(
+    topics: list[tuple[float, int, float]], thresholds: Replication, bounds: Bounds
+) -> None:
+    publications, subscribers, bytes_out = (np.array([float(each[at]) for each in topics]) for at in range(3))
+    strategy, count = replicas(publications, subscribers, bytes_out, thresholds, bounds)
+    found = [(STRATEGIES[code], number) for code, number in zip(strategy.tolist(), count.tolist(), strict=True)]
+    assert found == [replicas_plain(*each, thresholds, bounds) for each in topics]
