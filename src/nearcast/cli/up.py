@@ -38,6 +38,9 @@ def start_fleet(
             "--delay", min=0, max=1000, help="One-way ms between neighbouring sites; by default all are near."
         ),
     ] = None,
+    capacity: Annotated[
+        float | None, typer.Option(metavar="BYTES/S", min=1, help="What each broker can send; load is relative to it.")
+    ] = None,
     coordinators: Annotated[int, typer.Option(min=1, max=5, help="How many coordinators; one leads.")] = 2,
     as_json: AsJson = False,
 ) -> None:
@@ -53,10 +56,12 @@ def start_fleet(
             coordinators=coordinators,
             near_s=0.0005 if hop_s else 0.0,
             hop_s=hop_s,
+            out_bytes_per_s=capacity,
         )
         everything = partial(launch, spec=spec)
     else:
-        for option, given in (("--sites", sites), ("--brokers", brokers), ("--delay", delay_ms)):
+        ours = {"--sites": sites, "--brokers": brokers, "--delay": delay_ms, "--capacity": capacity}
+        for option, given in ours.items():
             if given is not None:
                 raise typer.BadParameter(f"{option} is for servers that are started here: leave it out with --config")
         everything = partial(_launch_for, config=load_config(config), coordinators=coordinators)
