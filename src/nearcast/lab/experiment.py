@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from nearcast.domain.errors import ConfigError
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mode = Literal["live", "virtual", "flow"]
-Option = Literal["seeds", "faults", "brokers"]
+Option = Literal["seeds", "faults", "brokers", "latency_matrix", "popularity"]
 Kind = Literal["nats", "redis"]
 
 Cell = str | int | float | bool | None
@@ -37,7 +38,8 @@ class RunSettings:
 
     `seed` is the first seed; `seeds` how many from there on, or None for as many as the experiment takes by itself.
     `quick` may shrink sizes, never change a rule. `jobs` is the number of processes; it must not change the outcome.
-    `brokers` is the kind of servers of a live run; None for NATS.
+    `brokers` is the kind of servers of a live run; None for NATS. `latency_matrix` and `popularity` are files of real
+    round-trip times and of real topics' sizes, in place of what the experiment has by itself.
     """
 
     mode: Mode
@@ -47,6 +49,8 @@ class RunSettings:
     faults: bool = False
     jobs: int = 1
     brokers: Kind | None = None
+    latency_matrix: Path | None = None
+    popularity: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,10 @@ class Experiment:
             return f"{self.name} has no faults to switch on: leave out --faults"
         if settings.brokers is not None and ("brokers" not in self.options or settings.mode != "live"):
             return "--brokers is for experiments on real servers: add --mode live, or leave it out"
+        if settings.latency_matrix is not None and "latency_matrix" not in self.options:
+            return f"{self.name} samples no WAN latencies: leave out --latency-matrix"
+        if settings.popularity is not None and "popularity" not in self.options:
+            return f"{self.name} has no topics whose popularity could be given: leave out --popularity"
         return None
 
     def run(self, settings: RunSettings, progress: Progress = silent) -> Outcome:

@@ -5,10 +5,21 @@ from difflib import get_close_matches
 
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.experiment import Experiment
-from nearcast.lab.experiments import dynamoth_linger, dynamoth_reconfiguration
+from nearcast.lab.experiments import (
+    dynamoth_elasticity,
+    dynamoth_linger,
+    dynamoth_reconfiguration,
+    dynamoth_scalability,
+)
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (dynamoth_linger.EXPERIMENT, dynamoth_reconfiguration.EXPERIMENT)
+    experiment.name: experiment
+    for experiment in (
+        dynamoth_elasticity.EXPERIMENT,
+        dynamoth_linger.EXPERIMENT,
+        dynamoth_reconfiguration.EXPERIMENT,
+        dynamoth_scalability.EXPERIMENT,
+    )
 }
 
 

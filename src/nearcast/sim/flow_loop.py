@@ -26,11 +26,15 @@ _EMPTY_BYTES = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What one step was like. `load_ratios` are those of the servers that were up, in their order."""
+    """What one step was like. `load_ratios` are those of the servers that were up, in their order.
+
+    `offered_hz` are the copies that clients asked for, `messages_hz` those that brokers sent.
+    """
 
     at_s: float
     clients: int
     response_ms: float
+    offered_hz: float
     messages_hz: float
     servers: int
     load_ratios: tuple[float, ...]
@@ -80,6 +84,7 @@ class FlowLoop:
             at_s=now_s,
             clients=len(crowd.topic),
             response_ms=tick.response_ms,
+            offered_hz=float(tick.load.deliveries_hz.sum()),
             messages_hz=float(sent.sum()) / self.settings.message_bytes,
             servers=len(self.up),
             load_ratios=tuple(ratios[name] for name in self.up),

@@ -36,6 +36,18 @@ def run_experiment(
         Kind | None,
         typer.Option(help="The kind of real servers, with --mode live; by default nats.", show_default=False),
     ] = None,
+    latency_matrix: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Real round-trip times: a square .npy matrix in ms.", show_default=False),
+    ] = None,
+    popularity: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Real topics' sizes: a CSV with a column `subscribers`, or counts per minute.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -58,6 +70,8 @@ def run_experiment(
         faults=faults,
         jobs=jobs or available_jobs(),
         brokers=brokers,
+        latency_matrix=latency_matrix,
+        popularity=popularity,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

@@ -1,0 +1,256 @@
+"""DYN-3 and DYN-4: more and more players on up to eight servers, under `dynamoth` and under elastic hashing.
+
+Flow level. 120 players at first and one more every second up to 1,200, 3 updates a second each; the game and the fleet
+are those of `dynamoth_game`. Figures 5 and 6 of the paper are drawn for the first seed.
+
+Carried are the players that were there before the mean response, averaged over 10 s, rose above 150 ms for longer than
+30 s: what a rebalancing mends within that time is a spike, as in the paper.
+
+There are two baselines, because the paper's text and the code that its authors published differ: see
+`dynamoth_published_hash`. The text's, `hash`, spreads topics fairly over all servers and is the stronger one.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.lab.claim import Expectation
+from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
+from nearcast.lab.experiments import dynamoth_published_hash
+from nearcast.lab.experiments.dynamoth_game import (
+    BOUND_MS,
+    FLEET,
+    MESSAGE_BYTES,
+    SERVERS,
+    Timeline,
+    play,
+    scaled,
+    setting_of,
+)
+from nearcast.lab.fanout import map_seeds
+from nearcast.lab.workloads.schedule import Schedule
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NAME = "dynamoth.scalability"
+_SEEDS = 10
+_QUICK_SEEDS = 3
+_OURS, _BASELINE, _PUBLISHED = "dynamoth", "hash", dynamoth_published_hash.NAME
+_RAMP = Schedule(((0.0, 120), (1080.0, 1200)))
+# Servers of these sizes carry 0.71 and 1.41 of the players: the ramp is as long in each case, and ends accordingly.
+_SCALES = ((0.5, Schedule(((0.0, 85), (764.0, 849)))), (2.0, Schedule(((0.0, 170), (1527.0, 1697)))))
+
+RATIO = Expectation("DYN-3", "players carried with dynamoth over players carried with hash, mean over seeds", ">= 1.60")
+RATIO_PUBLISHED = Expectation(
+    "DYN-3", "the same over hashing by the rule of the authors' published code, mean over seeds", ">= 1.60"
+)
+REUSED = Expectation(
+    "DYN-3", "rebalancings that added no server, before the last one was added (fewest of a seed)", ">= 1"
+)
+AVERAGE = Expectation("DYN-4", "largest average load ratio before the whole was saturated (10 s means)", "< 1")
+BUSIEST = Expectation("DYN-4", "share of that time in which the busiest server's load ratio was below 1", ">= 0.9")
+
+
+class SeedRow(NamedTuple):
+    seed: int
+    dynamoth_players: int
+    hash_players: int
+    published_players: int
+    ratio: float
+    ratio_published: float
+    dynamoth_rebalancings: int
+    hash_rebalancings: int
+    reused: int
+    added_at_ratio: float
+    saturated_players: int
+    average_ratio_max: float
+    busiest_below_1: float
+
+
+def measure(settings: RunSettings, progress: Progress) -> Outcome:
+    count = settings.seeds or (_QUICK_SEEDS if settings.quick else _SEEDS)
+    seeds = range(settings.seed, settings.seed + count)
+    ours, baseline, published = (
+        map_seeds(partial(play, setting_of(policy, _RAMP, settings)), seeds, settings.jobs, progress, doing=policy)
+        for policy in (_OURS, _BASELINE, _PUBLISHED)
+    )
+    rows = [row_of(*each) for each in zip(seeds, ours, baseline, published, strict=True)]
+    return Outcome(
+        claims=(
+            RATIO.judge(_mean(row.ratio for row in rows)),
+            RATIO_PUBLISHED.judge(_mean(row.ratio_published for row in rows)),
+            REUSED.judge(min(row.reused for row in rows)),
+            AVERAGE.judge(max(row.average_ratio_max for row in rows)),
+            BUSIEST.judge(_mean(row.busiest_below_1 for row in rows)),
+        ),
+        metrics={
+            "seeds": count,
+            "servers": len(SERVERS),
+            "capacity_bytes_per_s": round(FLEET.capacity_bytes_per_s),
+            "message_bytes": MESSAGE_BYTES,
+            "dynamoth_players": _mean(row.dynamoth_players for row in rows),
+            "hash_players": _mean(row.hash_players for row in rows),
+            "hash_published_players": _mean(row.published_players for row in rows),
+            "saturated_players": _mean(row.saturated_players for row in rows),
+            "lowest_mean_ratio_when_a_server_was_added": min(row.added_at_ratio for row in rows),
+            "smallest_ratio": min(row.ratio for row in rows),
+            "largest_ratio": max(row.ratio for row in rows),
+            "scale": _at_other_scales(settings, progress),
+        },
+        tables={
+            "seeds": Table(SeedRow._fields, tuple(tuple(row) for row in rows)),
+            "seconds": _seconds({_OURS: ours[0], _BASELINE: baseline[0], _PUBLISHED: published[0]}),
+        },
+        figures={
+            "figure5": partial(_draw_figure5, ours[0], baseline[0], settings.seed),
+            "figure6": partial(_draw_figure6, ours[0], settings.seed),
+            "ratios": partial(_draw_ratios, rows),
+        },
+    )
+
+
+def row_of(seed: int, ours: Timeline, baseline: Timeline, published: Timeline) -> SeedRow:
+    full_hz = len(SERVERS) * FLEET.capacity_bytes_per_s / MESSAGE_BYTES
+    saturated = np.flatnonzero(ours.offered_hz >= full_hz)
+    until = int(saturated[0]) if len(saturated) else len(ours.at_s)
+    mean_ratio = ours.smooth(ours.mean_ratio)
+    last_added_s = max(ours.rented_s, default=0.0)
+    return SeedRow(
+        seed,
+        ours.carried,
+        baseline.carried,
+        published.carried,
+        round(ours.carried / baseline.carried, 3),
+        round(ours.carried / published.carried, 3),
+        len(ours.rebalanced_s),
+        len(baseline.rebalanced_s),
+        sum(at_s < last_added_s and at_s not in ours.rented_s for at_s in ours.rebalanced_s),
+        round(min((float(mean_ratio[int(at_s)]) for at_s in ours.rented_s), default=0.0), 3),
+        int(ours.players[until - 1]),
+        round(float(mean_ratio[:until].max()), 3),
+        round(float((ours.busiest_ratio[:until] < 1.0).mean()), 3),
+    )
+
+
+def _at_other_scales(settings: RunSettings, progress: Progress) -> list[dict[str, float]]:
+    """The ratio with servers of half and of double the bandwidth, for the first seed: the scale hardly matters."""
+    found = []
+    for factor, ramp in _SCALES:
+        ours, baseline = (
+            play(scaled(setting_of(policy, ramp, settings), factor), settings.seed).carried
+            for policy in (_OURS, _BASELINE)
+        )
+        found.append(
+            {"bandwidth": factor, "dynamoth_players": ours, "hash_players": baseline, "ratio": ours / baseline}
+        )
+        progress(len(found), len(_SCALES), "other bandwidths")
+    return found
+
+
+def _seconds(runs: dict[str, Timeline]) -> Table:
+    columns = ("policy", "at_s", "players", "response_ms", "messages_hz", "servers", "mean_ratio", "busiest_ratio")
+    return Table(
+        columns,
+        tuple(
+            (policy, *(round(float(value), 3) for value in row))
+            for policy, run in runs.items()
+            for row in zip(*(getattr(run, name) for name in columns[1:]), strict=True)
+        ),
+    )
+
+
+def _draw_figure5(ours: Timeline, baseline: Timeline, seed: int, figure: "Figure") -> None:
+    figure.set_size_inches(8.0, 10.0)
+    players, messages, response = figure.subplots(3, 1, sharex=True)
+    players.plot(ours.at_s, ours.players, color="black")
+    players.set_ylabel("players")
+    players.set_title(f"Players join; dynamoth against elastic hashing on up to {len(SERVERS)} servers (seed {seed})")
+    servers = messages.twinx()
+    for run, name, color in ((ours, _OURS, "tab:blue"), (baseline, _BASELINE, "tab:red")):
+        messages.plot(run.at_s, run.messages_hz / 1000.0, color=color, label=f"{name}: messages")
+        servers.plot(run.at_s, run.servers, color=color, linestyle=":", label=f"{name}: servers")
+        _mark_carried(players, run, name, color)
+    messages.set_ylabel("outgoing messages (1000/s)")
+    servers.set_ylabel("servers")
+    servers.set_ylim(0, len(SERVERS) + 1)
+    _legend(messages, servers)
+    for run, name, color, marker in ((ours, _OURS, "tab:blue", "D"), (baseline, _BASELINE, "tab:red", "o")):
+        response.plot(run.at_s, run.response_ms, color=color, label=name)
+        response.plot(
+            run.rebalanced_s,
+            [12.0 if name == _OURS else 22.0] * len(run.rebalanced_s),
+            marker,
+            color=color,
+            markersize=4,
+            label=f"{name}: rebalancing",
+        )
+    response.axhline(BOUND_MS, color="gray", linestyle="--", label=f"{BOUND_MS:.0f} ms")
+    response.set_yscale("log")
+    response.set_ylabel("mean response (ms)")
+    response.set_xlabel("time (s)")
+    response.legend(loc="upper left", fontsize="small")
+
+
+def _mark_carried(axes: "Axes", run: Timeline, name: str, color: str) -> None:
+    axes.axhline(run.carried, color=color, linestyle="--", linewidth=1, label=f"{name} carries {run.carried}")
+    axes.legend(loc="upper left", fontsize="small")
+
+
+def _draw_figure6(ours: Timeline, seed: int, figure: "Figure") -> None:
+    axes = figure.add_subplot()
+    axes.plot(ours.at_s, ours.busiest_ratio, color="tab:orange", linewidth=1, label="busiest server")
+    axes.plot(ours.at_s, ours.mean_ratio, color="tab:blue", label="mean of active servers")
+    axes.plot(ours.rebalanced_s, [0.03] * len(ours.rebalanced_s), "D", color="black", markersize=4, label="rebalancing")
+    axes.axhline(1.0, color="gray", linestyle="--", linewidth=1)
+    axes.set_ylim(0.0, 1.3)
+    axes.set_xlabel("time (s)")
+    axes.set_ylabel("load ratio")
+    servers = axes.twinx()
+    servers.plot(ours.at_s, ours.servers, color="tab:green", linestyle=":", label="servers")
+    servers.set_ylim(0, len(SERVERS) + 2)
+    servers.set_ylabel("servers")
+    _legend(axes, servers)
+    axes.set_title(f"dynamoth: load of the servers as players join (seed {seed})")
+
+
+def _draw_ratios(rows: Sequence[SeedRow], figure: "Figure") -> None:
+    axes = figure.add_subplot()
+    at = np.arange(len(rows))
+    axes.bar(at - 0.27, [row.dynamoth_players for row in rows], 0.27, label=_OURS, color="tab:blue")
+    axes.bar(at, [row.hash_players for row in rows], 0.27, label=_BASELINE, color="tab:red")
+    axes.bar(at + 0.27, [row.published_players for row in rows], 0.27, label=_PUBLISHED, color="tab:gray")
+    for x, row in zip(at.tolist(), rows, strict=True):
+        axes.annotate(f"{row.ratio:.2f}", (x - 0.27, row.dynamoth_players), ha="center", va="bottom", fontsize="small")
+    axes.set_xticks(at, [str(row.seed) for row in rows])
+    axes.set_xlabel("seed")
+    axes.set_ylabel(f"players carried at a mean response of {BOUND_MS:.0f} ms")
+    axes.set_ylim(0, 1.25 * max(row.dynamoth_players for row in rows))
+    axes.legend(loc="upper right", ncols=3)
+    axes.set_title(
+        f"{len(SERVERS)} servers; above the bars dynamoth / hash, {_mean(row.ratio for row in rows):.2f} on average"
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    return round(float(np.mean(list(values))), 3)
+
+
+def _legend(first: "Axes", second: "Axes") -> None:
+    """One legend for two axes on the same place, drawn above both."""
+    handles = [first.get_legend_handles_labels(), second.get_legend_handles_labels()]
+    second.legend(handles[0][0] + handles[1][0], handles[0][1] + handles[1][1], loc="upper left", fontsize="small")
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    paper="Dynamoth, section V-D",
+    summary="players join a tile game until eight servers are full; how many are carried, against elastic hashing",
+    expectations=(RATIO, RATIO_PUBLISHED, REUSED, AVERAGE, BUSIEST),
+    modes=("flow",),
+    measure=measure,
+    options=("seeds", "latency_matrix", "popularity"),
+)
