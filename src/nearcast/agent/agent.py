@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nearcast.agent.analyzer import Analyzer, Users
 from nearcast.agent.counters import Counters
 from nearcast.agent.reporter import Reporter
-from nearcast.brokers.link import Connect
+from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.dispatcher import Dispatcher, Said
 from nearcast.control.forwarder import MOST_INCARNATIONS
@@ -52,6 +52,7 @@ class Agent:
     """`incarnation` must differ from every earlier one of the same broker: a random number below MOST_INCARNATIONS.
 
     With an `analyzer`, what clients count is reported to the coordinator, with `counters` also what the server counts.
+    `learn` is told where brokers are that came later, before `connect` is asked for them.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Agent:
         rules: Rules = ALL_ON,
         analyzer: Analyzer | None = None,
         counters: Counters | None = None,
+        learn: LearnAddresses = forget_addresses,
     ) -> None:
         if not 0 < incarnation < MOST_INCARNATIONS:
             raise ConfigError(
@@ -83,6 +85,7 @@ class Agent:
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
         self._alarm = Alarm(clock, self._tick)
         self._confirming: dict[str, None] = {}
+        self._learn = learn
         self._reporter: Reporter | None = None
         if analyzer is not None:
             self._reporter = Reporter(analyzer, counters, clock, users=self._users, say=self._report)
@@ -130,6 +133,8 @@ class Agent:
     def _from_coordinator(self, data: bytes) -> None:
         message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
         if isinstance(message, _FROM_COORDINATOR):
+            if isinstance(message, Prepare | Renew | RingChange) and message.addresses:
+                self._learn(message.addresses)
             self._do(self.machine.message(message, self._clock.now()))
 
     def _on_topic(self, topic: str) -> Callable[[bytes], None]:

@@ -3,8 +3,16 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from nearcast.domain.broker import Addresses
+
 Receive = Callable[[bytes], None]
 OnState = Callable[[bool], None]
+LearnAddresses = Callable[[Addresses], None]
+"""What a process does with the addresses it is told: they are for whoever answers `Connect`."""
+
+
+def forget_addresses(_addresses: Addresses) -> None:
+    """For a process whose `Connect` finds every broker by its name."""
 
 
 class Link(Protocol):

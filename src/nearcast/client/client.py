@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from nearcast.brokers.link import Connect
+from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.client.publication import Publication
 from nearcast.client.subscription import OnMessage, OnReport, Overflow, Subscription
@@ -30,7 +30,8 @@ class Client:
 
     `name` must be unique in the fleet; `ring` need only hold some brokers of it: agents send a newer one. `rng` gives
     publisher ids, so that a seeded run repeats itself; leave it out in production. With `count_every_s`, the agents
-    of the brokers in use are told so often what was sent and received there, if anything was.
+    of the brokers in use are told so often what was sent and received there, if anything was. `learn` is told where
+    brokers are that came later, before `connect` is asked for them.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Client:
         rules: Rules = ALL_ON,
         rng: random.Random | None = None,
         count_every_s: float | None = None,
+        learn: LearnAddresses = forget_addresses,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -68,6 +70,7 @@ class Client:
         self._subscriptions: dict[str, Subscription] = {}
         self._tally = Tally(name)
         self._count_every_s = count_every_s
+        self._learn = learn
         self._counting = False
         self._closed = False
 
@@ -144,6 +147,7 @@ class Client:
             buffer=buffer,
             overflow=overflow,
             closed=self._forget,
+            learn=self._learn,
         )
         self._subscriptions[topic] = subscription
         self._count()
@@ -208,8 +212,11 @@ class Client:
         return Inbox(client_subject(self.name), receive)
 
     def _answered(self, message: Welcome | Unsure | Generation, broker: str) -> None:
-        if not isinstance(message, Generation) and message.ring_version > self._ring.version:
-            self._ring = Ring(message.ring, message.ring_version)
+        if not isinstance(message, Generation):
+            if message.addresses:
+                self._learn(message.addresses)
+            if message.ring_version > self._ring.version:
+                self._ring = Ring(message.ring, message.ring_version)
         if not isinstance(message, Generation) and message.publisher:
             publication = self._by_id.get(message.publisher)
             if publication is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from nearcast.brokers.connect import connector
 from nearcast.client.client import Client
 from nearcast.transport.config import Config, load_config
+from nearcast.transport.directory import Directory
 
 COUNT_S = 1.0
 
@@ -20,14 +21,15 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
     if not isinstance(config, Config):
         config = load_config(config)
     name = name or unique_name("client")
-    connect = connector(config.endpoints(site), name=name)
+    directory = Directory(config, site)
     return Client(
         name,
-        connect,
+        connector(directory, name=name),
         config.ring,
         dialect=config.dialect,
         timing=config.timing,
         count_every_s=COUNT_S if config.counts else None,
+        learn=directory.learn,
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
+from nearcast.brokers.link import LearnAddresses
 from nearcast.brokers.pool import LinkPool
-from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
+from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Learn, Ready, Report, Say
 from nearcast.control.subscriber import Subscriber
 from nearcast.control.tally import Tally
 from nearcast.domain.errors import LinkClosed, NearcastError, WireError
@@ -58,6 +59,7 @@ class Subscription:
         buffer: int,
         overflow: Overflow,
         closed: Callable[[str], None],
+        learn: LearnAddresses,
     ) -> None:
         self.topic = machine.topic
         self.machine = machine
@@ -72,6 +74,7 @@ class Subscription:
         self._size = buffer
         self._overflow = overflow
         self._closed = closed
+        self._learn = learn
         self._alarm = Alarm(clock, self._tick)
         self._buffer: deque[Message] = deque()
         self._opened: dict[tuple[str, float], float] = {}  # open discontinuities, and their start as it was told
@@ -186,6 +189,8 @@ class Subscription:
                     self._deliver(envelope)
                 case Report(what):
                     self._report(what)
+                case Learn(addresses):
+                    self._learn(addresses)
                 case Say(broker, message):
                     self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._dialect))
                 case Attach(broker):

@@ -15,6 +15,7 @@ from nearcast.control.forwarder import Forwarder
 from nearcast.control.instructions import Answer, Instruction, Reply
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
+from nearcast.domain.broker import Addresses
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.control import (
@@ -48,6 +49,7 @@ class Dispatcher:
         "_coming",
         "_coming_term",
         "_down",
+        "_ring_addresses",
         "broker",
         "forwarders",
         "incarnation",
@@ -71,6 +73,7 @@ class Dispatcher:
         self._asked_s = -math.inf
         self._coming: Ring | None = None  # announced, not yet made
         self._coming_term = 0
+        self._ring_addresses: Addresses = ()
         self._down: dict[str, None] = {}  # peers whose established link is broken
 
     def sure(self, now: float) -> bool:
@@ -103,7 +106,7 @@ class Dispatcher:
         forwarder = self.forwarders.get(topic)
         if forwarder is None and message.epoch == 0 and self._owns(topic) and self.sure(now):
             forwarder = self._know(topic, Route(0, Strategy.SINGLE, (self.broker,)))
-        if forwarder is None or not self.sure(now):
+        if forwarder is None or not self.sure(now) or not self._may_say(forwarder):
             # Only the ring's owner may say that no route names a topic: another simply does not know.
             unsure = Unsure(topic, message.asked_s, message.publisher, self.sure(now), 0, ())
             answers: list[Instruction] = [Reply(message.client, unsure)]
@@ -115,6 +118,10 @@ class Dispatcher:
         """Whether a topic that no route names is ours, and will be."""
         stays = self._coming is None or self._coming.owner(topic) == self.broker
         return stays and self.ring.owner(topic) == self.broker
+
+    def _may_say(self, forwarder: Forwarder) -> bool:
+        """Whether we are told of every move: one that only was the ring's owner is not, and may know an old route."""
+        return self.broker in forwarder.members or self.ring.owner(forwarder.topic) == self.broker
 
     def _know(self, topic: str, first: Route) -> Forwarder:
         forwarder = Forwarder(topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules)
@@ -129,7 +136,11 @@ class Dispatcher:
             return answer
         if not isinstance(answer.message, Welcome | Unsure):
             return answer
-        newer = msgspec.structs.replace(answer.message, ring_version=self.ring.version, ring=self.ring.brokers)
+        told = answer.message
+        addresses = tuple(dict((*told.addresses, *self._ring_addresses)).items())
+        newer = msgspec.structs.replace(
+            told, ring_version=self.ring.version, ring=self.ring.brokers, addresses=addresses
+        )
         return Reply(answer.client, newer)
 
     def _renewed(self, message: Renew) -> list[Said]:
@@ -138,7 +149,9 @@ class Dispatcher:
         self.term = max(self.term, message.term)
         self.lease_until_s = max(self.lease_until_s, message.asked_s + message.lease_s)
         if message.ring_version > self.ring.version:
-            self.ring = Ring(message.ring, message.ring_version)
+            self._take_ring(Ring(message.ring, message.ring_version))
+        if message.ring_version == self.ring.version:
+            self._ring_addresses = message.addresses
         if self._coming is not None and (message.term > self._coming_term or self.ring.version >= self._coming.version):
             self._coming = None  # made, or given up with the leader that announced it
         return []
@@ -170,12 +183,20 @@ class Dispatcher:
             return []
         ring = Ring(command.brokers, command.version)
         if command.made:
-            self.ring, self._coming = ring, None
+            self._coming, self._ring_addresses = None, command.addresses
+            self._take_ring(ring)
             return []
         self._coming, self._coming_term = ring, command.term
         implied = (topic for topic, each in self.forwarders.items() if each.newest == 0)
         moving = tuple(sorted(topic for topic in implied if ring.owner(topic) != self.broker))
         return [("", Answer(Frozen(self.broker, command.version, moving)))]
+
+    def _take_ring(self, ring: Ring) -> None:
+        """Topics that we only answered for as the ring's owner are no affair of ours any more."""
+        self.ring = ring
+        for topic, forwarder in list(self.forwarders.items()):
+            if forwarder.newest and not self._may_say(forwarder):
+                del self.forwarders[topic]
 
     def _release(self, command: Release, forwarder: Forwarder | None) -> list[Said]:
         topic = command.topic

@@ -17,6 +17,7 @@ from nearcast.control.paths import Outbound
 from nearcast.control.register import Register
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
+from nearcast.domain.broker import Addresses
 from nearcast.domain.route import Route, Strategy, brokers_of
 from nearcast.wire.control import (
     Ack,
@@ -57,6 +58,7 @@ class Forwarder:
         "_resumed",
         "_sessions",
         "_stale_s",
+        "addresses",
         "attached",
         "broker",
         "clients",
@@ -83,6 +85,7 @@ class Forwarder:
         self.routes: dict[int, Route] = {first.epoch: first}
         self.told = first.epoch
         self.lost: tuple[str, ...] = ()
+        self.addresses: Addresses = ()  # of brokers of the routes that came later than clients' files
         self.attached: bool | None = False  # None: asked for, not yet confirmed
         self.paths: dict[str, Outbound] = {}
         self.clients = Register()
@@ -145,7 +148,7 @@ class Forwarder:
             self._stale_s = now  # whoever used our broker before has not told us yet
         self.routes = {route.epoch: route for route in command.routes}
         self.told = max(self.told, command.told) if not fresh else command.told
-        self.lost = command.lost
+        self.lost, self.addresses = command.lost, command.addresses
         out: list[Instruction] = []
         if self._taps:
             self._open_paths(now)
@@ -232,7 +235,17 @@ class Forwarder:
         route = self.routes.get(self.told) or self.routes[self.floor]
         lease_s = self.timing.lease_s
         return Welcome(
-            self.topic, route, self.sources, self.floor, self._missed, lease_s, asked_s, 0, (), publisher=publisher
+            self.topic,
+            route,
+            self.sources,
+            self.floor,
+            self._missed,
+            lease_s,
+            asked_s,
+            0,
+            (),
+            publisher=publisher,
+            addresses=self.addresses,
         )
 
     def ask(self, message: Ask, now: float) -> list[Instruction]:
@@ -408,7 +421,7 @@ class Forwarder:
 
     def _switch(self) -> Switch:
         route = self.routes.get(self.told) or self.routes[self.floor]
-        return Switch(self.topic, route, self.sources, self.floor, self._missed)
+        return Switch(self.topic, route, self.sources, self.floor, self._missed, self.addresses)
 
     def _ack(self, term: int, of: str, epoch: int) -> Answer:
         return Answer(Ack(self.topic, self.broker, self.incarnation, term, of, epoch))

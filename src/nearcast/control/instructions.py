@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from nearcast.domain.broker import Addresses
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.wire.control import Prepare, Release, Tell, ToAgent, ToClient, ToCoordinator
 from nearcast.wire.envelope import Envelope
@@ -49,6 +50,12 @@ class Report(Instruction, frozen=True):
 
 class Ready(Instruction, frozen=True):
     """`subscribe()` may return: from here on the promise holds."""
+
+
+class Learn(Instruction, frozen=True):
+    """Where brokers are that what follows may name."""
+
+    addresses: Addresses
 
 
 class Reply(Instruction, frozen=True):

@@ -18,6 +18,7 @@ from dataclasses import replace
 from nearcast.control.instructions import Command, Instruction
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
+from nearcast.domain.broker import NO_BOOK, Book, addresses_in
 from nearcast.domain.errors import MoveRefused
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.route import Strategy, brokers_of, route
@@ -40,6 +41,7 @@ class Move:
         "_sent_s",
         "_told_s",
         "_waiting",
+        "book",
         "cancelled",
         "directory",
         "record",
@@ -47,9 +49,15 @@ class Move:
         "timing",
     )
 
-    def __init__(self, record: TopicRecord, directory: str, timing: Timing, rules: Rules = ALL_ON) -> None:
-        """`directory`: the ring's owner of the topic, whose agent answers those who know nothing."""
+    def __init__(
+        self, record: TopicRecord, directory: str, timing: Timing, rules: Rules = ALL_ON, book: Book = NO_BOOK
+    ) -> None:
+        """`directory`: the ring's owner of the topic, whose agent answers those who know nothing.
+
+        `book`: the addresses, as they are now, of brokers that came later than the files which processes have.
+        """
         self.record = record
+        self.book = book
         self.directory = directory
         self.timing = timing
         self.rules = rules
@@ -155,6 +163,23 @@ class Move:
         self._catching_up[broker] = None
         return [] if self._saving else [self._prepare(broker)]
 
+    def redirect(self, directory: str) -> list[Instruction]:
+        """The ring gives the topic to another now: its agent is prepared, the one before is not waited for."""
+        before, self.directory = self.directory, directory
+        if before not in self.participants:
+            self._waiting.pop(before, None)
+            self._catching_up.pop(before, None)
+        return [*self.agent_back(directory), *self._advance()]
+
+    def forget(self, broker: str) -> None:
+        """It has left the fleet, and the topic before that: nobody waits for its agent again."""
+        if broker not in brokers_of(self.record.routes) and broker != self.directory:
+            leaving, lost = (tuple(b for b in each if b != broker) for each in (self.record.leaving, self.record.lost))
+            self.record = replace(self.record, leaving=leaving, lost=lost)
+            self._waiting.pop(broker, None)
+            self._catching_up.pop(broker, None)
+            self._back_s.pop(broker, None)
+
     def catching_up(self, broker: str) -> bool:
         return broker in self._catching_up
 
@@ -251,7 +276,8 @@ class Move:
 
     def _prepare(self, broker: str) -> Command:
         r = self.record
-        return Command(broker, Prepare(r.topic, r.term, r.newest.epoch, r.routes, r.told, r.lost))
+        addresses = addresses_in(self.book, brokers_of(r.routes))
+        return Command(broker, Prepare(r.topic, r.term, r.newest.epoch, r.routes, r.told, r.lost, addresses))
 
     def _tell(self, broker: str) -> Command:
         r = self.record

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from nearcast.control.barrier import Barrier
-from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
+from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Learn, Ready, Report, Say
 from nearcast.control.lease import Lease
 from nearcast.control.paths import Inbound
 from nearcast.control.rules import ALL_ON, Rules
@@ -174,10 +174,11 @@ class Subscriber:
 
     def _notice(self, notice: OnTopic, via: str, now: float) -> list[Instruction]:
         match notice:
-            case Switch(topic, route, sources, floor, lost):
+            case Switch(topic, route, sources, floor, lost, addresses):
                 never = -math.inf  # a notice to all renews nobody's lease
                 told = Welcome(topic, route, sources, floor, lost, 0.0, never, 0, (), self.lease.home)
-                return self.welcome(told, via, now)
+                known = [Learn(addresses)] if addresses else []
+                return [*known, *self.welcome(told, via, now)]
             case Marker(source=source, ended=ended):
                 out: list[Instruction] = []
                 for publisher, last, brokers in ended:

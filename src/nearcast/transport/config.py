@@ -23,6 +23,14 @@ url = "nats://127.0.0.1:5001"
 [tls]                                 # optional: for tls:// and rediss:// addresses
 ca_file = "ca.pem"
 
+[added]                               # optional: how brokers that are added later let this process in
+user = "nearcast"
+password = "secret"                   # or NEARCAST_ADDED_PASSWORD
+
+[provisioner]                         # optional, for coordinators: who starts and ends servers when they are asked to
+socket = "provisioner.sock"           # of a `nearcast up`, which writes this
+minimum = 1                           # brokers that are never drained
+
 [timing]                              # optional: see nearcast.control.timing
 lease_s = 10.0
 
@@ -83,6 +91,16 @@ class _Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key_file: str | None = None
 
 
+class _Added(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    user: str | None = None
+    password: str | None = None
+
+
+class _Provisioner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    socket: str | None = None
+    minimum: int = 1
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     control: _Control
     broker: tuple[_Broker, ...]
@@ -92,6 +110,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     analyzer: bool = True
     way: tuple[_Way, ...] = ()
     tls: _Tls | None = None
+    added: _Added = _Added()
+    provisioner: _Provisioner = _Provisioner()
     timing: dict[str, float] = {}
     rebalance: dict[str, object] = {}
 
@@ -102,6 +122,14 @@ class BrokerAt:
     site: str
     out_bytes_per_s: float | None = None
     monitor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How brokers that are added later let this process in."""
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +145,10 @@ class Config:
     path: Path
     analyzer: bool = True
     loop: LoopSettings = field(default_factory=LoopSettings)
+    tls: Tls | None = None
+    access: Access = Access()
+    provisioner: Path | None = None  # the socket on which servers can be asked for
+    minimum: int = 1
 
     @property
     def counts(self) -> bool:
@@ -146,6 +178,11 @@ class Config:
             return self.ways.get((site, broker)) or self.brokers[broker].endpoint
 
         return endpoint_of
+
+    def added(self, url: str) -> Endpoint:
+        """A broker that is not in the file, as this process reaches it. Raises ConfigError for what is no address."""
+        endpoint = _endpoint(url, self.tls, "an address")
+        return replace(endpoint, user=self.access.user, password=self.access.password)
 
 
 def find_config(path: Path | None = None) -> Path:
@@ -184,7 +221,24 @@ def load_config(path: Path | None = None) -> Config:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     ways, timing = _ways(raw.way, brokers, tls, path), _timing(raw, path)
-    return Config(raw.name, dialect, control, brokers, ways, timing, path, raw.analyzer, _loop(raw, path))
+    socket = None if raw.provisioner.socket is None else path.parent / raw.provisioner.socket
+    if raw.provisioner.minimum < 1:
+        raise ConfigError(f"{path}: provisioner.minimum is {raw.provisioner.minimum}; at least one broker must stay")
+    return Config(
+        raw.name,
+        dialect,
+        control,
+        brokers,
+        ways,
+        timing,
+        path,
+        raw.analyzer,
+        _loop(raw, path),
+        tls,
+        Access(raw.added.user, os.environ.get("NEARCAST_ADDED_PASSWORD", raw.added.password)),
+        socket,
+        raw.provisioner.minimum,
+    )
 
 
 def new_key() -> str:

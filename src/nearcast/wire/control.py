@@ -12,8 +12,10 @@ import hmac
 
 import msgspec
 
+from nearcast.domain.broker import Addresses
 from nearcast.domain.errors import ConfigError, MalformedControl
 from nearcast.domain.route import Route, Strategy
+from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
@@ -68,7 +70,10 @@ class Ask(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """The route as told so far. `sources`: brokers whose agents forward; `floor`: the oldest epoch still alive."""
+    """The route as told so far. `sources`: brokers whose agents forward; `floor`: the oldest epoch still alive.
+
+    `addresses`: of the brokers named here that came later than the files which clients have.
+    """
 
     route: Route
     sources: tuple[str, ...]
@@ -81,6 +86,7 @@ class Welcome(_Message, frozen=True):
     home: str | None = None
     publisher: int = 0  # which of the client's machines asked; 0 for its subscriber
     registered: str = ""  # the broker whose agent now holds a lease on the asker, and would miss it; "" for none
+    addresses: Addresses = ()
 
     def __post_init__(self) -> None:
         if self.ring_version:  # without one it says nothing of the ring
@@ -95,6 +101,7 @@ class Unsure(_Message, frozen=True):
     leased: bool
     ring_version: int
     ring: tuple[str, ...]
+    addresses: Addresses = ()
 
     def __post_init__(self) -> None:
         if self.ring_version:
@@ -128,6 +135,7 @@ class Switch(_Message, frozen=True):
     sources: tuple[str, ...]
     floor: int
     lost: tuple[str, ...] = ()
+    addresses: Addresses = ()
 
 
 class Marker(_Message, frozen=True):
@@ -165,6 +173,7 @@ class Prepare(_Message, frozen=True):
     routes: tuple[Route, ...]
     told: int
     lost: tuple[str, ...]
+    addresses: Addresses = ()
 
     def __post_init__(self) -> None:
         if not self.routes:
@@ -192,6 +201,7 @@ class RingChange(msgspec.Struct, frozen=True, tag=True):
     version: int
     brokers: tuple[str, ...]
     made: bool
+    addresses: Addresses = ()
 
     def __post_init__(self) -> None:
         _must_be_ring(self.brokers)
@@ -205,6 +215,7 @@ class Renew(msgspec.Struct, frozen=True, tag=True):
     lease_s: float
     ring_version: int
     ring: tuple[str, ...]
+    addresses: Addresses = ()
 
     def __post_init__(self) -> None:
         _must_be_ring(self.ring)
@@ -300,6 +311,7 @@ class Status(msgspec.Struct, frozen=True, tag=True):
     moving: tuple[str, ...]
     ring_version: int
     ring: tuple[str, ...]
+    brokers: tuple[BrokerStanding, ...] = ()
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
@@ -313,7 +325,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 OnTopic = Switch | Marker | Beat | Gone | Broken
 ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
 ToClient = Welcome | Unsure | Generation
-Order = MoveOrder | StatusOrder | LoadOrder | RebalanceOrder
+Order = MoveOrder | StatusOrder | LoadOrder | RebalanceOrder | BrokerOrder
 Answered = Outcome | Status | Loaded | Rebalancing
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Order
 Control = OnTopic | ToAgent | Counts | ToClient | ToCoordinator | Answered
