@@ -1,0 +1,176 @@
+"""Known traffic on real servers, and what the commands then say of it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+import redis.asyncio
+
+from nearcast.brokers.connect import connector
+from nearcast.client import Client, open_client
+from nearcast.transport.config import Config, load_config
+from nearcast.transport.crew import Crew
+from nearcast.wire.control import AGENT_SUBJECT, seal
+from nearcast.wire.dialect import Dialect
+from nearcast.wire.envelope import HEADER_BYTES
+from nearcast.wire.loads import Counts, TopicCount
+from tests.live.conftest import Fleet
+
+PAYLOAD = bytes(1000 - HEADER_BYTES)
+RATE_HZ = 100.0
+FANOUT = 3
+SETTLED_S = 6.0
+CAPACITY = 2_000_000
+
+Publish = Callable[[], Any]
+
+
+def near(value: float, part: float = 0.2) -> Any:
+    return pytest.approx(value, rel=part)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, kind: str) -> Any:
+    fleet = Fleet(tmp_path, "--brokers", kind, "--sites", "2", "--capacity", str(CAPACITY))
+    try:
+        fleet.until_well()
+        yield fleet
+    finally:
+        fleet.stop()
+
+
+async def pace(publish: Publish, rate_hz: float) -> None:
+    begun_s = time.monotonic()
+    number = 0
+    while True:
+        await publish()
+        number += 1
+        await asyncio.sleep(max(0.0, begun_s + number / rate_hz - time.monotonic()))
+
+
+@asynccontextmanager
+async def plain_client(config: Config, kind: str, topic: str) -> AsyncIterator[Publish]:
+    """Subscribed to the topic where the ring has it, with a way to publish there."""
+    home = config.brokers[config.ring.owner(topic)].endpoint
+    if kind == "nats":
+        plain = await nats.connect(home.url)
+
+        async def took(_message: object) -> None:
+            pass
+
+        await plain.subscribe(topic, cb=took)
+        await plain.flush()
+        await plain.flush()
+        yield lambda: plain.publish(topic, bytes(1000))
+        await plain.close()
+        return
+    crew = Crew()
+    async with redis.asyncio.Redis(host=home.host, port=home.port) as server, server.pubsub() as listener:
+        await listener.subscribe(topic)
+
+        async def listen() -> None:
+            async for _ in listener.listen():
+                pass
+
+        crew.start(listen(), "plain listener")
+        yield lambda: server.publish(topic, bytes(1000))
+        await crew.close()
+
+
+async def ask(fleet: Fleet, *command: str) -> dict[str, Any]:
+    found = await asyncio.to_thread(fleet.run, *command, "--json")
+    assert found.code == 0, found.err
+    return {each.get("topic") or each["name"]: each for each in found.json}
+
+
+def test_known_traffic_is_reported_as_it_is(fleet: Fleet, kind: str) -> None:
+    asyncio.run(known_traffic(fleet, kind))
+
+
+async def known_traffic(fleet: Fleet, kind: str) -> None:
+    config = load_config(fleet.config)
+    crew = Crew()
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        clients: list[Client] = [await stack.enter_async_context(open_client(config)) for _ in range(FANOUT + 2)]
+        await stack.enter_async_context(plain_client(config, kind, "mixed"))
+        plain_publish = await stack.enter_async_context(plain_client(config, kind, "theirs"))
+        for client in clients[:FANOUT]:
+            for topic in ("ours", "mixed", "theirs"):
+                await client.subscribe(topic, lambda _message: None)
+        await clients[0].subscribe("quiet", lambda _message: None)
+        for topic in ("ours", "mixed"):
+            for client in clients[FANOUT:]:
+                crew.start(pace(lambda c=client, t=topic: c.publish(t, PAYLOAD), RATE_HZ / 2), topic)  # type: ignore[misc]
+        crew.start(pace(plain_publish, RATE_HZ), "a plain publisher")
+        await asyncio.sleep(SETTLED_S)
+        topics, brokers = await ask(fleet, "topic", "list"), await ask(fleet, "broker", "list")
+        shown = await asyncio.to_thread(fleet.run, "broker", "list")
+        await crew.close()
+
+        ours, mixed, theirs, quiet = (topics[name] for name in ("ours", "mixed", "theirs", "quiet"))
+        assert (ours["publications_hz"], ours["deliveries_hz"]) == (near(RATE_HZ), near(FANOUT * RATE_HZ))
+        assert (ours["bytes_in_per_s"], ours["bytes_out_per_s"]) == (near(1e3 * RATE_HZ), near(3e3 * RATE_HZ))
+        assert (ours["publishers"], ours["subscribers"]) == (2, FANOUT)
+        assert [each["broker"] for each in ours["loads"]] == [config.ring.owner("ours")]
+
+        assert (mixed["publications_hz"], mixed["deliveries_hz"]) == (near(RATE_HZ), near((FANOUT + 1) * RATE_HZ))
+        assert (mixed["bytes_out_per_s"], mixed["subscribers"]) == (near(4e3 * RATE_HZ), FANOUT + 1)
+
+        assert (theirs["publications_hz"], theirs["publishers"]) == (near(RATE_HZ), 1)
+        assert (theirs["deliveries_hz"], theirs["subscribers"]) == (near((FANOUT + 1) * RATE_HZ), FANOUT + 1)
+        assert (theirs["bytes_in_per_s"], theirs["bytes_out_per_s"]) == (near(1e3 * RATE_HZ), near(4e3 * RATE_HZ))
+
+        assert (quiet["deliveries_hz"], quiet["subscribers"], quiet["publishers"]) == (0.0, 1, 0)
+
+        loads = [each["load"] for each in brokers.values()]
+        assert sum(load["topics"] for load in loads) == 4
+        sent = sum(load["out_bytes_per_s"] for load in loads)
+        assert sent == near(11e3 * RATE_HZ)
+        assert sum(load["counted_bytes_per_s"] for load in loads) == near(sent)
+        for load in loads:
+            assert load["capacity_bytes_per_s"] == CAPACITY
+            assert load["load_ratio"] == pytest.approx(load["out_bytes_per_s"] / CAPACITY, abs=1e-3)
+            assert load["age_s"] < 3
+        assert "of what it can" in " ".join(shown.out.split())
+
+        until_s = time.monotonic() + 10
+        while any(each["deliveries_hz"] > 20 for each in (await ask(fleet, "topic", "list")).values()):
+            assert time.monotonic() < until_s, "what has stopped is still reported"
+
+
+def test_counts_that_are_forged_or_absurd_change_nothing(fleet: Fleet, kind: str) -> None:
+    assert kind in {"nats", "redis"}
+    asyncio.run(forged_counts(fleet))
+
+
+async def forged_counts(fleet: Fleet) -> None:
+    config = load_config(fleet.config)
+    good = Counts("honest", 10.0, (TopicCount("t", 100, 100_000),))  # held for twice as long
+    forged = Counts("forger", 1.0, (TopicCount("forged", 100, 100_000),))
+    absurd = seal(good, config.dialect)
+    body = absurd[17:].replace(b"\xa1t", b"\xa1*")
+    link = await connector(config.endpoints(), name="forger")("b1", lambda _up: None)
+    for data in (
+        seal(forged, Dialect(bytes(32))),
+        seal(forged, Dialect(bytes(32), 1)),
+        seal(forged, config.dialect)[:-3],
+        absurd[:1] + config.dialect.signature(body, absurd[0]) + body,
+        b"Counts",
+        seal(good, config.dialect),
+    ):
+        link.publish(AGENT_SUBJECT, data)
+    await link.flush()
+    await link.close()
+    until_s = time.monotonic() + 10
+    while "t" not in (topics := await ask(fleet, "topic", "list")):
+        assert time.monotonic() < until_s
+    assert list(topics) == ["t"]
+    assert (topics["t"]["publications_hz"], topics["t"]["publishers"]) == (10.0, 1)
+    log = (fleet.state / "logs" / "agent-b1.log").read_text()
+    assert "dropped an unreadable message from clients of b1" in log
+    assert fleet.run("status").code == 0
