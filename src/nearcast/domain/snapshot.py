@@ -95,8 +95,8 @@ class Snapshot:
         if renting < 0:
             raise SnapshotError(f"snapshot: renting is {renting}; it is a number of servers")
         kept = [by_name.get(name) for name in brokers]
-        loads = [(at, load) for at, report in enumerate(kept) if report for load in _sorted_loads(report)]
-        topics = tuple(sorted({*routes, *(load.topic for _, load in loads)}))
+        loads = [_sorted_loads(report) if report else [] for report in kept]
+        topics = tuple(sorted({*routes, *(load.topic for each in loads for load in each)}))
         epoch, strategy, first, members = _routes_of(topics, routes, ring, brokers)
         return cls(
             at_s=at_s,
@@ -186,30 +186,27 @@ def _sorted_loads(report: BrokerReport) -> list[TopicLoad]:
     return loads
 
 
-def _entries_of(brokers: tuple[str, ...], topics: tuple[str, ...], loads: list[tuple[int, TopicLoad]]) -> Entries:
+def _entries_of(brokers: tuple[str, ...], topics: tuple[str, ...], loads: list[list[TopicLoad]]) -> Entries:
     index = {topic: at for at, topic in enumerate(topics)}
-    columns = {name: _floats([getattr(load, name) for _, load in loads]) for name in _RATES}
-    counts = {name: _ints([getattr(load, name) for _, load in loads]) for name in _COUNTS}
-    possible = {name: (values >= 0) & (values < math.inf) for name, values in columns.items()}
-    possible |= {name: values >= 0 for name, values in counts.items()}
-    for name, fine in possible.items():
-        wrong = np.flatnonzero(~fine)
-        if len(wrong):
-            at, load = loads[wrong[0]]
+    flat = list(chain.from_iterable(loads))
+    entries = Entries(
+        broker=_fixed(np.repeat(np.arange(len(brokers)), [len(each) for each in loads])),
+        topic=_ints([index[load.topic] for load in flat]),
+        publications=_floats([load.publications for load in flat]),
+        deliveries=_floats([load.deliveries for load in flat]),
+        bytes_in=_floats([load.bytes_in for load in flat]),
+        bytes_out=_floats([load.bytes_out for load in flat]),
+        publishers=_ints([load.publishers for load in flat]),
+        subscribers=_ints([load.subscribers for load in flat]),
+    )
+    for name in (*_RATES, *_COUNTS):
+        values = getattr(entries, name)
+        for at in np.flatnonzero(~((values >= 0) & (values < math.inf))).tolist():
             raise SnapshotError(
-                f"snapshot: broker {brokers[at]!r}, topic {load.topic!r}: {name} is {getattr(load, name)}; "
+                f"snapshot: broker {brokers[entries.broker[at]]!r}, topic {flat[at].topic!r}: {name} is {values[at]}; "
                 "it must be finite and not negative"
             )
-    return Entries(
-        broker=_ints([at for at, _ in loads]),
-        topic=_ints([index[load.topic] for _, load in loads]),
-        publications=columns["publications"],
-        deliveries=columns["deliveries"],
-        bytes_in=columns["bytes_in"],
-        bytes_out=columns["bytes_out"],
-        publishers=counts["publishers"],
-        subscribers=counts["subscribers"],
-    )
+    return entries
 
 
 def _routes_of(
@@ -218,17 +215,23 @@ def _routes_of(
     """Per topic: epoch, strategy, and where its brokers start; then all brokers, in the order of topics."""
     index = {name: at for at, name in enumerate(brokers)}
     code = {strategy: at for at, strategy in enumerate(STRATEGIES)}
-    found = [routes.get(topic) for topic in topics]
-    unrouted = [topic for topic, route in zip(topics, found, strict=True) if route is None]
-    in_ring = [index[name] for name in ring.brokers]
-    owners = iter(ring.owner_indices(topic_positions(unrouted)).tolist())
-    members = [[in_ring[next(owners)]] if route is None else [index[name] for name in route.brokers] for route in found]
-    return (
-        _ints([-1 if route is None else route.epoch for route in found]),
-        _ints([code[Strategy.SINGLE if route is None else route.strategy] for route in found]),
-        _fixed(np.cumsum([0, *map(len, members)], dtype=np.int64)),
-        _ints(list(chain.from_iterable(members))),
-    )
+    epoch = np.full(len(topics), -1, dtype=np.int64)
+    strategy = np.full(len(topics), code[Strategy.SINGLE], dtype=np.int64)
+    sizes = np.ones(len(topics), dtype=np.int64)
+    routed = [at for at, topic in enumerate(topics) if topic in routes]
+    named = [routes[topics[at]] for at in routed]
+    epoch[routed] = [route.epoch for route in named]
+    strategy[routed] = [code[route.strategy] for route in named]
+    sizes[routed] = [len(route.brokers) for route in named]
+    first = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+    by_ring = epoch < 0
+    members = np.empty(int(first[-1]), dtype=np.int64)
+    # The rows of a topic lie together, and so do those of all topics with a route, in the order of `named`.
+    members[np.repeat(~by_ring, sizes)] = [index[name] for route in named for name in route.brokers]
+    in_ring = np.array([index[name] for name in ring.brokers])
+    positions = topic_positions(topic for topic in topics if topic not in routes)
+    members[np.repeat(by_ring, sizes)] = in_ring[ring.owner_indices(positions)]
+    return _fixed(epoch), _fixed(strategy), _fixed(first), _fixed(members)
 
 
 def _floats(values: list[float]) -> Floats:

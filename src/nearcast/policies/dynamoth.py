@@ -33,7 +33,7 @@ def dynamoth(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
     rentable = most_to_rent(snapshot, settings)
     emptied, homeless = evacuate(draft, can_rent=rentable > 0)
     short = replicate(draft)
-    relief = relieve(draft, can_rent=rentable > 0, short=short)
+    relief = relieve(draft, short, can_rent=rentable > 0)
     reasons = _still_overloaded(draft, relief)
     reasons += [f"{snapshot.brokers[at]} cannot be drained yet: the others have no room" for at in homeless]
 
@@ -69,7 +69,7 @@ def _rent(draft: Draft, relief: Relief, homeless: list[int], rentable: int) -> t
     elif crowded:
         excess = float(draft.load[~snapshot.silent].sum() - settings.safe_ratio * draft.capacity[draft.usable].sum())
         one = settings.safe_ratio * draft.typical_capacity
-        wanted = max(1, math.ceil(excess / one))
+        wanted = max(1, relief.lacking, math.ceil(excess / one))
         because = f"no plan brings {_names(snapshot, crowded)} below {settings.safe_ratio:.2f} of the capacity"
     else:
         return 0, []

@@ -10,7 +10,7 @@ receiver comes above its source.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,29 +27,36 @@ class Stuck(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """What came of it: the servers that were overloaded, and why some of them still are above the safe ratio."""
+    """What came of it: the servers that were overloaded, and why some of them still are above the safe ratio.
+
+    `lacking`: the most servers that a topic on one of those lacks for its replicas.
+    """
 
     overloaded: tuple[int, ...]
     stuck: dict[int, Stuck]
+    lacking: int = 0
 
 
-def relieve(draft: Draft, *, can_rent: bool, short: Collection[int] = ()) -> Relief:
-    """`short`: topics that have fewer replicas than they need. A server that one of them is on lacks servers."""
+def relieve(draft: Draft, short: Mapping[int, int], *, can_rent: bool) -> Relief:
+    """`short`: topics that lack servers for their replicas, and how many."""
     settings = draft.settings
     overloaded = _over(draft, settings.high_ratio)
+    lacks: dict[int, int] = {}
+    for topic, count in short.items():
+        for member in draft.members_of(topic):
+            lacks[member] = max(count, lacks.get(member, 0))
     stuck = {}
     for source in overloaded:
         why = _unload(draft, source, settings.safe_ratio, settings.safe_ratio)
         if why is not None:
-            short_here = any(source in draft.members_of(topic) for topic in short)
-            stuck[source] = Stuck.NO_ROOM if short_here and why is Stuck.IMMOVABLE else why
+            stuck[source] = Stuck.NO_ROOM if source in lacks and why is Stuck.IMMOVABLE else why
     for source in _over(draft, settings.high_ratio):
         _unload(draft, source, settings.high_ratio, settings.high_ratio)
     if not can_rent:
         usual = float(draft.load[draft.usable].sum() / max(draft.capacity[draft.usable].sum(), 1e-9))
         for source in _over(draft, settings.high_ratio):
             _unload(draft, source, max(usual, settings.high_ratio), settings.full_ratio, even_out=True)
-    return Relief(tuple(overloaded), stuck)
+    return Relief(tuple(overloaded), stuck, max((lacks.get(source, 0) for source in stuck), default=0))
 
 
 def _over(draft: Draft, limit: float) -> list[int]:

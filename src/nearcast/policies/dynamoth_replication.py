@@ -31,12 +31,12 @@ class Bounds:
     share: float
 
 
-def replicate(draft: Draft) -> list[int]:
-    """Give every topic the replicas it should have; return those that did not get enough, for want of servers."""
+def replicate(draft: Draft) -> dict[int, int]:
+    """Give every topic the replicas it should have. Returns the topics that lack servers for that, and how many."""
     settings, rest, snapshot = draft.settings, draft.rest, draft.snapshot
     count = int(draft.usable.sum())
     if not count:
-        return []
+        return {}
     bounds = bounds_of(draft)
     most = min(settings.replication.most, count)
     loads = (rest.publications, rest.subscribers, rest.bytes_out)
@@ -49,7 +49,7 @@ def replicate(draft: Draft) -> list[int]:
     # With no publication there is no evidence of anything: a topic that is silent for a while stays as it is.
     settled = draft.frozen | draft.homed | (rest.publications <= 0)
     differs = (strategy != snapshot.strategy) | (np.minimum(enough, settings.replication.most) != now)
-    short = []
+    short = {}
     # The busiest first: they have the most to gain, and the choice of servers.
     chosen = np.flatnonzero(~settled & differs)
     for topic in chosen[np.lexsort((chosen, -rest.bytes_out[chosen]))].tolist():
@@ -58,7 +58,7 @@ def replicate(draft: Draft) -> list[int]:
         asked = int(enough[topic])
         got = _apply(draft, topic, STRATEGIES[int(strategy[topic])], asked, min(asked, most))
         if got < min(asked, settings.replication.most):
-            short.append(topic)
+            short[topic] = min(asked, settings.replication.most) - got
     return short
 
 
@@ -133,7 +133,8 @@ def _apply(draft: Draft, topic: int, strategy: Strategy, asked: int, wanted: int
     else:
         ratios = draft.ratios
         members = tuple(sorted(now, key=lambda at: (ratios[at], at))[:wanted])
-        if wanted < len(now) and not _fits(draft, topic, members, draft.settings.safe_ratio):
+        share = float(draft.rest.bytes_out[topic]) / max(wanted, 1)
+        if wanted < len(now) and not _fits(draft, topic, members, share, draft.settings.safe_ratio):
             return len(now)
     if len(members) == 1:
         strategy = Strategy.SINGLE
@@ -143,25 +144,26 @@ def _apply(draft: Draft, topic: int, strategy: Strategy, asked: int, wanted: int
 
 
 def _more(draft: Draft, topic: int, now: tuple[int, ...], wanted: int) -> tuple[int, ...]:
-    """As many of the wanted servers as there is room on; those of now where there is room on none."""
-    for limit in (draft.settings.safe_ratio, draft.settings.high_ratio):
-        room = draft.room(limit)
-        for count in range(wanted, len(now), -1):
-            found = list(now)
-            fits = room >= float(draft.rest.bytes_out[topic]) / count
-            while len(found) < count and (new := draft.least_loaded(fits, topic, found)) is not None:
-                found.append(new)
-            if len(found) == count:
-                return tuple(found)
+    """As many of the wanted servers as there is room on. Those it is on are kept if there is room on them too."""
+    for keeps_all in (False, True):
+        for limit in (draft.settings.safe_ratio, draft.settings.high_ratio):
+            room = draft.room(limit)
+            for count in range(wanted, len(now), -1):
+                share = float(draft.rest.bytes_out[topic]) / count
+                found = [at for at in now if keeps_all or _fits(draft, topic, (at,), share, limit)]
+                fits = room >= share
+                while len(found) < count and (new := draft.least_loaded(fits, topic, found)) is not None:
+                    found.append(new)
+                if len(found) == count:
+                    return tuple(found)
     return now
 
 
-def _fits(draft: Draft, topic: int, members: tuple[int, ...], limit: float) -> bool:
-    """Whether those that stay can take over from those that go."""
+def _fits(draft: Draft, topic: int, members: tuple[int, ...], share: float, limit: float) -> bool:
+    """Whether servers that the topic is on already can carry this share of it instead of their own."""
     first = draft.snapshot.first
     rows = range(int(first[topic]), int(first[topic + 1]))
     own = {int(draft.snapshot.members[row]): float(draft.rest.row_bytes[row]) for row in rows}
-    share = float(draft.rest.bytes_out[topic]) / len(members)
     return all(draft.load[at] - own[at] + share <= limit * draft.capacity[at] for at in members)
 
 

@@ -17,6 +17,26 @@ def test_the_ring_is_measured_for_every_size() -> None:
     assert all(row["most_to_mean"] >= 1 for row in shown["sizes"])
 
 
+def test_a_policy_is_measured_at_both_sizes_and_loads() -> None:
+    asked = ["bench", "plan", "--topics", "400", "--brokers", "20", "--rounds", "2", "--json"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0
+    shown = json.loads(result.stdout)
+    cases = {(case["load"], case["topics"]): case for case in shown["cases"]}
+    assert sorted(cases) == [("high", 40), ("high", 400), ("low", 40), ("low", 400)]
+    assert cases["high", 400]["steps"] > 0
+    assert cases["high", 400]["busiest_after"] < cases["high", 400]["busiest_before"]
+    assert cases["low", 400]["release"] == 1
+    assert all(case["plan_s"]["min"] <= case["plan_s"]["median"] <= case["plan_s"]["max"] for case in cases.values())
+    assert set(shown["growth"]) == {"high", "low"}
+
+
+def test_a_policy_that_is_not_there_is_refused_by_name() -> None:
+    result = CliRunner().invoke(app, ["bench", "plan", "--policy", "best"])
+    assert result.exit_code != 0
+    assert "policy 'best' is not known" in f"{result.output}{result.exception}"
+
+
 def test_the_median_of_the_rounds_decides_whether_a_goal_of_the_client_is_met() -> None:
     raw = Figures(1000.0, 1.0, 0.0, 0)
     rounds = [Round(raw, Figures(rate_hz, ms, 0.0, 0)) for rate_hz, ms in ((740.0, 1.2), (760.0, 1.1), (2000.0, 1.3))]

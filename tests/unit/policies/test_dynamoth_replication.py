@@ -123,9 +123,17 @@ def test_a_server_without_room_gets_no_replica() -> None:
 
 
 def test_a_topic_too_large_for_any_server_has_one_rented() -> None:
+    assert planned(fleet({"a": [load("t", 250.0)]})).rent == 4  # five shares of 50
     plan = planned(fleet({"a": [load("t", 95.0)]}))
     assert (plan.rent, plan.steps) == (1, ())
     assert outcome(planned(fleet({"a": [load("t", 95.0)], "b": []}))) == [(ALL_SUBSCRIBERS, ("a", "b"))]
+
+
+def test_two_large_topics_do_not_both_stay_on_the_server_they_met_on() -> None:
+    seen = fleet({"a": [load("s", 90.0), load("t", 100.0)], **{name: [] for name in "bcde"}})
+    plan = planned(seen)
+    assert outcome(plan) == [(ALL_SUBSCRIBERS, ("b", "c")), (ALL_SUBSCRIBERS, ("a", "d"))]
+    assert max(ratio for _, ratio in plan.load_ratios) <= 0.60
 
 
 def test_no_more_servers_than_the_setting_allows() -> None:
