@@ -249,11 +249,13 @@ class Forwarder:
         )
 
     def ask(self, message: Ask, now: float) -> list[Instruction]:
-        """Markers asked for within `merge_s` share a generation; one already launched may have passed the asker by."""
+        """Markers asked for within a time share a generation; one already launched may have passed the asker by."""
         if self._launch_s == math.inf:
             self._generation += 1
-            self._launch_s = now + self.timing.merge_s
-        answer = Generation(self.topic, self.told, self.broker, self.incarnation, self._generation, self.sources)
+            crowd_s = self.timing.merge_client_s * len(self.clients.entries)
+            self._launch_s = now + self.timing.merge_s + crowd_s
+        in_s = self._launch_s - now
+        answer = Generation(self.topic, self.told, self.broker, self.incarnation, self._generation, self.sources, in_s)
         return [Reply(message.client, answer)]
 
     def launch(self, message: Launch) -> list[Instruction]:

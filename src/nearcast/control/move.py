@@ -166,6 +166,8 @@ class Move:
     def redirect(self, directory: str) -> list[Instruction]:
         """The ring gives the topic to another now: its agent is prepared, the one before is not waited for."""
         before, self.directory = self.directory, directory
+        if before == directory:
+            return []
         if before not in self.participants:
             self._waiting.pop(before, None)
             self._catching_up.pop(before, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 
 
 class Entry:
@@ -19,9 +20,10 @@ class Register:
     __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[str, int], Entry] = {}
+        self.entries: dict[tuple[str, int], Entry] = {}  # in the order in which they run out: all leases are as long
 
     def renew(self, client: str, publisher: int, epoch: int, until_s: float) -> None:
+        self.entries.pop((client, publisher), None)
         self.entries[client, publisher] = Entry(client, publisher, epoch, until_s)
 
     def leave(self, client: str, publisher: int) -> None:
@@ -29,7 +31,7 @@ class Register:
 
     def expire(self, now: float) -> list[Entry]:
         """Removes and returns the entries whose lease is out."""
-        out = [entry for entry in self.entries.values() if now >= entry.until_s]
+        out = list(takewhile(lambda entry: now >= entry.until_s, self.entries.values()))
         for entry in out:
             del self.entries[entry.client, entry.publisher]
         return out
@@ -38,4 +40,5 @@ class Register:
         return [entry for entry in self.entries.values() if entry.epoch < epoch]
 
     def next_s(self) -> float:
-        return min((entry.until_s for entry in self.entries.values()), default=math.inf)
+        first = next(iter(self.entries.values()), None)
+        return math.inf if first is None else first.until_s

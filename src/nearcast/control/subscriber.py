@@ -102,6 +102,7 @@ class Subscriber:
         if self.barrier is None or message.epoch < self.lease.epoch:
             return []  # an agent that has not been told yet does not know every source: ask again
         self.barrier.grant(message)
+        self.barrier.asked_s = max(self.barrier.asked_s, now + message.in_s)  # it is not late before it is launched
         return self._check_barrier(now)
 
     # Connections

@@ -17,6 +17,7 @@ TIMING = Timing(
     linger_s=1.0,
     patience_s=8.0,
     merge_s=0.0,
+    merge_client_s=0.0,
     retry_s=50.0,
     beat_s=math.inf,
     idle_s=20.0,

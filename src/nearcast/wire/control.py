@@ -116,6 +116,7 @@ class Generation(_Message, frozen=True):
     incarnation: int
     generation: int
     sources: tuple[str, ...]
+    in_s: float = 0.0  # how long from now it is launched
 
 
 # agent -> agent

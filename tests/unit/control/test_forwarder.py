@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from nearcast.control.forwarder import Forwarder
@@ -244,7 +245,10 @@ def test_markers_asked_for_together_share_a_generation() -> None:
     one = told()
     answers = [*one.ask(Ask("t", "A"), 3.0), *one.ask(Ask("t", "B"), 3.01)]
     granted = [each.message for each in answers if isinstance(each, Reply)]
-    assert granted == [Generation("t", 2, "H0", 5, 1, ("H0", "H1"))] * 2
+    waits_s = [each.in_s for each in granted if isinstance(each, Generation)]
+    assert waits_s == pytest.approx([TIMING.merge_s, TIMING.merge_s - 0.01])
+    first = Generation("t", 2, "H0", 5, 1, ("H0", "H1"))
+    assert [msgspec.structs.replace(each, in_s=0.0) for each in granted] == [first] * 2
     out = one.tick(3.0 + TIMING.merge_s)
     assert notices(out, Marker) == ["H0"]
     assert Say("H1", Launch("t", "H0", 5, 1)) in out
@@ -252,6 +256,16 @@ def test_markers_asked_for_together_share_a_generation() -> None:
     assert isinstance(later, Reply)
     assert isinstance(later.message, Generation)
     assert later.message.generation == 2
+
+
+def test_a_crowd_that_hears_every_marker_is_given_fewer() -> None:
+    one = told()
+    for number in range(500):
+        one.hello(Hello("t", f"c{number}", 0, 2, attached=True, asked_s=2.0, ring_version=1), 2.0)
+    one.ask(Ask("t", "c0"), 3.0)
+    assert notices(one.tick(3.4), Marker) == []
+    assert one.ask(Ask("t", "c1"), 3.45)
+    assert notices(one.tick(3.6), Marker) == ["H0"]
 
 
 # Quiet

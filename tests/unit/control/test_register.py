@@ -50,6 +50,9 @@ def test_below_tells_who_does_not_know_an_epoch_yet() -> None:
 def test_the_next_expiry_is_the_earliest() -> None:
     register = Register()
     assert register.next_s() == math.inf
-    register.renew("a", 0, 1, 12.0)
+    register.renew("a", 0, 1, 10.0)
     register.renew("b", 0, 1, 11.0)
+    register.renew("a", 0, 1, 12.0)  # so b is the first to run out
     assert register.next_s() == 11.0
+    assert [entry.client for entry in register.expire(11.5)] == ["b"]
+    assert register.next_s() == 12.0

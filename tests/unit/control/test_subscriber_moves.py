@@ -129,6 +129,14 @@ def test_after_the_barrier_it_lingers_and_then_leaves_with_a_goodbye() -> None:
     ]
 
 
+def test_a_generation_that_is_launched_later_is_waited_for_and_not_asked_for_again() -> None:
+    one = moving()
+    one.generation(Generation("t", 2, "H1", 8, 1, BOTH, in_s=5.0), 10.3)
+    asks = [each for each in one.tick(12.0) if isinstance(each, Say) and isinstance(each.message, Ask)]
+    assert asks == []
+    assert [each for each in one.tick(15.3 + TIMING.retry_s) if isinstance(each, Say) and isinstance(each.message, Ask)]
+
+
 def test_an_answer_of_an_agent_that_was_not_told_yet_starts_no_barrier() -> None:
     one = moving()
     one.generation(Generation("t", 1, "H1", 8, 1, ("H0",)), 10.3)
