@@ -56,8 +56,13 @@ def hashing(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
 
 
 def _ring(snapshot: Snapshot, *, overloaded: bool) -> tuple[Ring, list[str]]:
-    """The ring to go to: without what is drained, and with one new broker if one is needed and there."""
+    """The ring to go to: without what is drained, and with one new broker if one is needed and there.
+
+    While a broker of the ring is silent the ring stays: what would come from it or go to it could not be moved.
+    """
     names = np.array(snapshot.brokers, dtype=object)
+    if silent := sorted({*names[snapshot.silent].tolist()} & {*snapshot.ring.brokers}):
+        return snapshot.ring, [f"the ring stays as it is while {', '.join(silent)} does not report"]
     leaving = {*names[snapshot.draining].tolist()} & {*snapshot.ring.brokers}
     joining = [name for name in names[snapshot.usable].tolist() if name not in snapshot.ring.brokers]
     kept = [name for name in snapshot.ring.brokers if name not in leaving]

@@ -75,6 +75,12 @@ def test_what_is_drained_leaves_the_ring_and_loses_everything() -> None:
     assert {step.brokers for step in plan.steps} == {("b",)}
 
 
+def test_a_ring_with_a_silent_server_is_not_changed() -> None:
+    plan = hashing(fleet(CALM, ring=("a", "b", "gone"), draining=("a",)), Settings(), NOW_S)
+    assert plan.ring is None
+    assert plan.reasons == ("the ring stays as it is while gone does not report",)
+
+
 def test_there_is_a_wait_between_two_plans() -> None:
     seen = fleet({"a": [load("t", 85.0)]}, planned_s=81.0)
     assert not hashing(seen, Settings(), NOW_S).changes
