@@ -29,6 +29,11 @@ class Agents:
         """The records name it: if it is never heard, it will be missed."""
         self._heard_s.setdefault(broker, now)
 
+    def drop(self, broker: str) -> None:
+        """It has left the fleet: it is not missed."""
+        for each in (self._heard_s, self._incarnation, self._reads, self._away):
+            each.pop(broker, None)
+
     def deaf(self, now: float) -> None:
         """We hear nobody ourselves: nobody is missed for it."""
         for broker in self._heard_s:

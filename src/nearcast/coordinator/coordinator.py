@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from nearcast.brokers.link import Connect
 from nearcast.brokers.pool import Inbox, LinkPool
@@ -18,10 +18,14 @@ from nearcast.control.move import Move, Save
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
+from nearcast.coordinator.brokers import Brokers, Fleet
+from nearcast.coordinator.orders import Orders
 from nearcast.coordinator.rebalancer import Rebalancer
 from nearcast.coordinator.records import Records
 from nearcast.coordinator.reports import Reports
-from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, NearcastError, StoreDown, StoreError
+from nearcast.coordinator.rings import RingChanges
+from nearcast.domain.broker import Book, addresses_in
+from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown, StoreError
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
@@ -31,6 +35,7 @@ from nearcast.store.store import Store
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
+from nearcast.wire.brokers import BrokerOrder
 from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Ack,
@@ -39,11 +44,8 @@ from nearcast.wire.control import (
     Frozen,
     LoadOrder,
     MoveOrder,
-    Outcome,
     Quiet,
     Renew,
-    RingChange,
-    Status,
     StatusOrder,
     ToAgent,
     agent_bus_subject,
@@ -63,7 +65,9 @@ OnMove = Callable[[str, int, str], None]
 
 
 class Coordinator:
-    """`on_move(topic, epoch, phase)` is told of every phase that is written."""
+    """`on_move(topic, epoch, phase)` is told of every phase that is written. Without `fleet`, it is the ring's brokers,
+    and nobody rents further ones.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class Coordinator:
         rules: Rules = ALL_ON,
         on_move: OnMove | None = None,
         loop: LoopSettings | None = None,
+        fleet: Fleet | None = None,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -90,18 +95,20 @@ class Coordinator:
         self._bus = bus
         self._dialect = dialect
         self._clock = clock
-        self._timing = timing or Timing()
-        self._rules = rules
+        self.timing = timing or Timing()
+        self.rules = rules
         self._on_move = on_move
-        self._records = Records(store, fenced=rules.terms)  # of this term: what is late of an earlier one has its own
-        self._agents = Agents(self._timing)
+        self.records = Records(store, fenced=rules.terms)  # of this term: what is late of an earlier one has its own
+        self.agents = Agents(self.timing)
         self._crew = Crew()
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=lambda _broker, _up: None)
         self._alarm = Alarm(clock, self._tick)
         self._lead_until_s = -math.inf
-        self._frozen: dict[str, Frozen] = {}  # who has answered the ring that is announced
         self._changed: list[asyncio.Future[None]] = []
-        settle_s = self._timing.retry_s + self._timing.linger_s
+        self.brokers = Brokers(self, fleet or Fleet.of(ring), clock, self._crew)
+        self.rings = RingChanges(self, clock)
+        self._orders = Orders(self, self._answer, clock, self._crew)
+        settle_s = self.timing.retry_s + self.timing.linger_s
         self.rebalancer = Rebalancer(self, loop or LoopSettings(), clock, self._crew, settle_s)
 
     def start(self) -> None:
@@ -127,31 +134,44 @@ class Coordinator:
         return self._pool.up(self._bus)
 
     @property
+    def book(self) -> Book:
+        return self.brokers.book
+
+    @property
     def leading(self) -> bool:
         if self.term is None:
             return False
-        return self._clock.now() < self._lead_until_s or not self._rules.terms
+        return self._clock.now() < self._lead_until_s or not self.rules.terms
 
     # Orders
 
-    def begin(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> None:
-        """Starts a move and returns at once. Raises MoveRefused, or LeaseLost when this coordinator does not lead."""
-        self._must_lead()
+    def begin(
+        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
+    ) -> None:
+        """Starts a move and returns at once. Raises MoveRefused, or LeaseLost when this coordinator does not lead.
+
+        `stay`: the topic is there already, which is not refused where a broker takes nothing new.
+        """
+        self.must_lead()
         validate_topic(topic)
         for broker in brokers:
-            self._agents.must_answer(broker, self._clock.now())
+            if not stay:
+                self.brokers.must_take(broker)
+            self.agents.must_answer(broker, self._clock.now())
         move = self._move(topic)
         begun = move.begin(strategy, brokers, eager=eager)
         self.moves[topic] = move
-        self._do(topic, begun)
+        self.do(topic, begun)
 
-    async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> int:
+    async def move(
+        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
+    ) -> int:
         """Moves a topic and returns its epoch when every agent has been told; clients follow by themselves.
 
         Raises as `begin` does; also MoveRefused when a new broker's agent was lost before anybody was told, and
         LeaseLost when this coordinator stopped leading meanwhile.
         """
-        self.begin(topic, strategy, brokers, eager=eager)
+        self.begin(topic, strategy, brokers, eager=eager, stay=stay)
         move = self.moves[topic]
         epoch = move.record.newest.epoch
         while self.moves.get(topic) is move and not (move.draining or move.finished):
@@ -170,73 +190,53 @@ class Coordinator:
         """What a policy may see now."""
         now = self._clock.now()
         routes = {topic: move.record.newest for topic, move in self.moves.items()}
-        return Snapshot.of(self.reports.fresh(now), routes, self.ring, at_s=now, planned_s=planned_s)
+        return Snapshot.of(
+            self.reports.fresh(now),
+            routes,
+            self.ring,
+            at_s=now,
+            sites=self.brokers.sites,
+            draining=self.brokers.draining,
+            planned_s=planned_s,
+            renting=self.brokers.joining_count,
+        )
 
     def unheard(self) -> list[str]:
         """Brokers whose agent is there and has not reported lately."""
         heard = {report.broker for report in self.reports.fresh(self._clock.now())}
-        return [broker for broker in self._agents.present() if broker not in heard]
+        return [broker for broker in self.agents.present() if broker not in heard]
 
     def movable(self, topic: str) -> bool:
         move = self.moves.get(topic)
         return move is None or move.draining or move.finished
 
     async def change_ring(self, brokers: tuple[str, ...]) -> None:
-        """Rule 11: topics in use that would change owner get an explicit route where they are; then the ring changes.
+        """Raises MoveRefused when a topic cannot be pinned now, and LeaseLost."""
+        await self.rings.change(brokers)
 
-        Agents that are given up are not waited for: without a lease they can grant nothing, and the clients they had
-        report that they were left alone.
+    async def write(self, records: Records, put: Callable[[], Awaitable[None]]) -> None:
+        """Until it is known to be written: what only the next leader learns of comes as a surprise to all.
+
+        Raises LeaseLost, also when another has led since `records` were read.
         """
-        self._must_lead()
-        records, ring = self._records, Ring(brokers, self.ring.version + 1)
-        if self._rules.pin_ring:
-            for topic in await self._announce(ring):
-                owner = self.ring.owner(topic)
-                if topic not in self.moves and owner in self._agents.present():
-                    await self.move(topic, Strategy.SINGLE, (owner,))
-        await self._write_ring(records, ring)
-        self.ring = ring
-        for topic, move in self.moves.items():
-            move.directory = ring.owner(topic)
-            self._do(topic, move.agent_back(move.directory))
-        self._tell_ring(ring, self._agents.known(), made=True)
-
-    async def _announce(self, ring: Ring) -> list[str]:
-        """Returns, when every agent has frozen them, the topics in use that no route names and that change owner."""
-        self._frozen = {}
-        while True:
-            waiting = [broker for broker in self._agents.present() if broker not in self._frozen]
-            if not waiting:
-                return sorted({topic for frozen in self._frozen.values() for topic in frozen.topics})
-            self._tell_ring(ring, waiting, made=False)
-            await self._clock.sleep(self._timing.retry_s)
-            self._must_lead()
-
-    async def _write_ring(self, records: Records, ring: Ring) -> None:
-        """Until it is known to be written: a ring that only the next leader learns of comes as a surprise to all."""
         written = False
         while not written:
-            self._must_lead(records)
+            self.must_lead(records)
             try:
-                await records.save_ring(ring)
+                await put()
                 written = True
             except Conflict:
-                if self._records is records:
+                if self.records is records:
                     self._step_down()
             except StoreDown:
-                await self._clock.sleep(self._timing.retry_s)
-        self._must_lead(records)
-
-    def _tell_ring(self, ring: Ring, brokers: list[str], *, made: bool) -> None:
-        assert self.term is not None
-        for broker in brokers:
-            self._say(broker, RingChange(self.term, ring.version, ring.brokers, made))
+                await self._clock.sleep(self.timing.retry_s)
+        self.must_lead(records)
 
     # Leadership
 
     async def _lead(self) -> None:
         """Holds the leader's lease, or tries to get it, for ever."""
-        ttl_s = self._timing.lease_s
+        ttl_s = self.timing.lease_s
         while True:
             asked_s = self._clock.now()
             try:
@@ -258,40 +258,44 @@ class Coordinator:
             await self._clock.sleep(ttl_s / 4)
 
     async def _take_over(self, term: int) -> None:
-        records = Records(self._store, fenced=self._rules.terms)
+        records = Records(self._store, fenced=self.rules.terms)
         loaded = await records.load()
         stored = await records.load_ring()
         if stored is not None and stored.version > self.ring.version:
             self.ring = stored
         # Written anew, as every topic's record is: a write of an earlier leader that is still on its way is refused.
         await records.save_ring(self.ring)
-        self._records = records
+        for each in records.brokers:
+            await records.save_broker(each)
+        self.records = records
         self.term = term
-        self._agents.forget(self._clock.now())
+        self.agents.forget(self._clock.now())
         self.moves = {}
         for record in loaded:
-            self.moves[record.topic] = Move(record, self.ring.owner(record.topic), self._timing, self._rules)
+            self.moves[record.topic] = self._machine(record, self.ring.owner(record.topic))
+        self.brokers.taken_over(records.brokers)
         for topic, move in list(self.moves.items()):
             for broker in move.participants:
-                self._agents.expect(broker, self._clock.now())
-            self._do(topic, move.resume(term))
+                self.agents.expect(broker, self._clock.now())
+            self.do(topic, move.resume(term))
         self._alarm.set(self._wake_s())
 
     def _step_down(self) -> None:
-        if self.term is not None and self._rules.terms:
+        if self.term is not None and self.rules.terms:
             self.term = None
             self.moves = {}
             self.reports = Reports()
             self.rebalancer.forget()
+            self.brokers.forget()
             self._wake()
 
     async def _resign(self) -> None:
         with contextlib.suppress(StoreDown):  # then the lease runs out by itself
             await self._store.release(_LEADER, self.name)
 
-    def _must_lead(self, records: Records | None = None) -> None:
+    def must_lead(self, records: Records | None = None) -> None:
         """With `records`: and has done so since they were read."""
-        if not self.leading or records not in {None, self._records}:
+        if not self.leading or records not in {None, self.records}:
             raise LeaseLost(f"coordinator {self.name!r} does not lead now; ask the one that does")
 
     # What agents say
@@ -307,55 +311,34 @@ class Coordinator:
         now = self._clock.now()
         match message:
             case Ack() if message.topic in self.moves:
-                self._do(message.topic, self.moves[message.topic].ack(message, now))
+                self.do(message.topic, self.moves[message.topic].ack(message, now))
             case Quiet() if message.topic in self.moves:
-                self._do(message.topic, self.moves[message.topic].quiet(message))
-            case Frozen() if message.version == self.ring.version + 1:
-                self._frozen[message.broker] = message
+                self.do(message.topic, self.moves[message.topic].quiet(message))
+            case Frozen():
+                self.rings.frozen(message)
             case Alive():
                 self._heard(message, now)
-            case MoveOrder():
-                self._crew.start(self._carry_out(message), f"order {message.number} of {message.asker}")
             case Load():
                 self.reports.heard(message, now)
-            case LoadOrder():
-                self._answer(message.asker, self.reports.answer(message, now))
-            case RebalanceOrder():
-                self._answer(message.asker, self.rebalancer.answer(message))
-            case StatusOrder():
-                self._answer(message.asker, self._status(message.number))
+            case MoveOrder() | StatusOrder() | LoadOrder() | RebalanceOrder() | BrokerOrder():
+                self._orders.take(message)
             case _:
                 pass
 
     def _heard(self, message: Alive, now: float) -> None:
         """Rule 9: an agent gets its lease when it knows all it should; a new or returning one is caught up first."""
         broker = message.broker
-        if self._agents.heard(message, now):
+        if self.brokers.gone(broker):
+            return  # what it had is elsewhere: it gets no lease, and answers nobody
+        if self.agents.heard(message, now):
             for topic, move in list(self.moves.items()):
-                self._do(topic, move.agent_back(broker))
+                self.do(topic, move.agent_back(broker))
         if any(move.catching_up(broker) for move in self.moves.values()):
             return
         assert self.term is not None
-        ring = self.ring
-        self._say(broker, Renew(self.term, message.asked_s, self._timing.lease_s, ring.version, ring.brokers))
-
-    # What operators ask
-
-    async def _carry_out(self, order: MoveOrder) -> None:
-        try:
-            epoch = await self.move(order.topic, order.strategy, order.brokers, eager=order.eager)
-        except NearcastError as error:
-            self._answer(order.asker, Outcome(order.number, 0, str(error)))
-        else:
-            self._answer(order.asker, Outcome(order.number, epoch))
-
-    def _status(self, number: int) -> Status:
-        assert self.term is not None
-        moving = tuple(sorted(topic for topic, move in self.moves.items() if not move.finished))
-        agents = self._agents.states(self._clock.now())
-        return Status(
-            number, self.name, self.term, agents, len(self.moves), moving, self.ring.version, self.ring.brokers
-        )
+        ring, lease_s = self.ring, self.timing.lease_s
+        addresses = addresses_in(self.book, ring.brokers)
+        self.say(broker, Renew(self.term, message.asked_s, lease_s, ring.version, ring.brokers, addresses))
 
     def _answer(self, asker: str, message: Answered) -> None:
         self._pool.publish(self._bus, client_subject(asker), seal(message, self._dialect))
@@ -366,21 +349,21 @@ class Coordinator:
         if not self.leading:
             return math.inf
         moves_s = min((move.wake_s() for move in self.moves.values()), default=math.inf)
-        return min(moves_s, self._agents.next_loss_s())
+        return min(moves_s, self.agents.next_loss_s())
 
     def _tick(self) -> None:
         if not self.leading:
             return
         now = self._clock.now()
         if not self._pool.up(self._bus):
-            self._agents.deaf(now)
-        for broker in self._agents.lost(now):
+            self.agents.deaf(now)
+        for broker in self.agents.lost(now):
             self.reports.forget(broker)
             for topic, move in list(self.moves.items()):
-                self._do(topic, move.agent_lost(broker))
+                self.do(topic, move.agent_lost(broker))
         for topic, move in list(self.moves.items()):
             if now >= move.wake_s():
-                self._do(topic, move.tick(now))
+                self.do(topic, move.tick(now))
         self._alarm.set(self._wake_s())
 
     # Instructions
@@ -390,19 +373,22 @@ class Coordinator:
         if move is None:
             owner = self.ring.owner(topic)
             assert self.term is not None
-            self._agents.expect(owner, self._clock.now())
-            lost = (owner,) if self._agents.away(owner) else ()
+            self.agents.expect(owner, self._clock.now())
+            lost = (owner,) if self.agents.away(owner) else ()
             implied = TopicRecord(topic, Phase.DONE, (Route(0, Strategy.SINGLE, (owner,)),), 0, self.term, lost)
-            move = Move(implied, owner, self._timing, self._rules)
+            move = self._machine(implied, owner)
         return move
 
-    def _do(self, topic: str, instructions: list[Instruction]) -> None:
+    def _machine(self, record: TopicRecord, directory: str) -> Move:
+        return Move(record, directory, self.timing, self.rules, self.book)
+
+    def do(self, topic: str, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
                 case Save(record):
-                    self._crew.start(self._save(self._records, self.moves[topic], record), f"save {topic}")
+                    self._crew.start(self._save(self.records, self.moves[topic], record), f"save {topic}")
                 case Command(broker, message):
-                    self._say(broker, message)
+                    self.say(broker, message)
                 case _:
                     raise AssertionError(f"a coordinator does not {instruction}")
         self._alarm.set(self._wake_s())
@@ -417,7 +403,7 @@ class Coordinator:
                     self._step_down()  # another leads, or wrote late what it began when it did
                 return
             except StoreDown:
-                await self._clock.sleep(self._timing.retry_s)
+                await self._clock.sleep(self.timing.retry_s)
                 continue
             if self._on_move is not None:
                 self._on_move(record.topic, record.newest.epoch, record.phase)
@@ -427,9 +413,9 @@ class Coordinator:
     def _saved(self, move: Move, topic: str) -> None:
         """Written, but while we waited another may have taken over: then it acts on what we wrote."""
         if self.leading and self.moves.get(topic) is move:
-            self._do(topic, move.saved(self._clock.now()))
+            self.do(topic, move.saved(self._clock.now()))
 
-    def _say(self, broker: str, message: ToAgent) -> None:
+    def say(self, broker: str, message: ToAgent) -> None:
         if self.leading:
             self._pool.publish(self._bus, agent_bus_subject(broker), seal(message, self._dialect))
 

@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from nearcast.brokers.link import Connect, Link
-from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused
+from nearcast.domain.errors import BrokerRefused, LeaseLost, LinkDown, MoveRefused
 from nearcast.domain.route import Strategy
+from nearcast.wire.brokers import BrokerDoing, BrokerOrder
 from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Answered,
@@ -84,6 +85,23 @@ class Operator:
         """The plan in question, and how far it is. Raises LeaseLost when nobody leads."""
         number = next(self._numbers)
         return await self._ask(RebalanceOrder(self.name, number, do, policy, plan), number, Rebalancing, timeout_s)
+
+    async def broker(
+        self,
+        do: BrokerDoing,
+        name: str,
+        *,
+        url: str = "",
+        site: str = "",
+        out_bytes_per_s: float | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
+        """Returns when the order is written; how far it is, `status` says. Raises BrokerRefused, or LeaseLost."""
+        number = next(self._numbers)
+        order = BrokerOrder(self.name, number, do, name, url, site, out_bytes_per_s)
+        outcome = await self._ask(order, number, Outcome, timeout_s)
+        if outcome.refused:
+            raise BrokerRefused(outcome.refused)
 
     async def load(self, broker: str, *, timeout_s: float = 3.0) -> Loaded:
         """The newest report of the broker. Raises LeaseLost when nobody leads."""

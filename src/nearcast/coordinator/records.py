@@ -1,4 +1,4 @@
-"""How topic records and the ring are written in the store: one key per topic, by compare-and-set (rule 10)."""
+"""How records of topics and brokers, and the ring, are written in the store: by compare-and-set (rule 10)."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from nearcast.domain.broker import BrokerRecord
 from nearcast.domain.errors import Conflict, StoreError
 from nearcast.domain.record import TopicRecord
 from nearcast.domain.ring import Ring
@@ -13,10 +14,12 @@ from nearcast.store.store import ABSENT, Store
 
 _T = TypeVar("_T")
 _TOPICS = "topic/"
+_BROKERS = "broker/"
 _RING = "ring"
 
 _encoder = msgspec.json.Encoder()
 _topic_decoder = msgspec.json.Decoder(TopicRecord)
+_broker_decoder = msgspec.json.Decoder(BrokerRecord)
 
 
 class _StoredRing(msgspec.Struct, frozen=True):
@@ -31,17 +34,25 @@ class Records:
     """Remembers the revision of every key it has read or written, so that a write of another is found out."""
 
     def __init__(self, store: Store, *, fenced: bool = True) -> None:
+        self.brokers: tuple[BrokerRecord, ...] = ()  # as they were when the topics were loaded
         self._store = store
         self._revisions: dict[str, int] = {}
         self._fenced = fenced  # False only to show what rule 10 is for
 
     async def load(self) -> list[TopicRecord]:
-        records = []
+        """Every topic's, and the brokers' of the same moment."""
+        records: list[TopicRecord] = []
+        brokers: list[BrokerRecord] = []
         self._revisions.clear()
-        for entry in await self._store.list(_TOPICS):
-            self._revisions[entry.key] = entry.revision
-            if entry.value is not None:
+        for entry in await self._store.list(""):
+            if entry.value is not None and entry.key.startswith(_TOPICS):
                 records.append(_decoded(_topic_decoder, entry.key, entry.value))
+            elif entry.value is not None and entry.key.startswith(_BROKERS):
+                brokers.append(_decoded(_broker_decoder, entry.key, entry.value))
+            else:
+                continue
+            self._revisions[entry.key] = entry.revision
+        self.brokers = tuple(brokers)
         return records
 
     async def watch(self) -> AsyncGenerator[TopicRecord, None]:
@@ -54,6 +65,10 @@ class Records:
     async def save(self, record: TopicRecord) -> None:
         """Raises Conflict when another has written the topic since it was read."""
         await self._put(_TOPICS + record.topic, _encoder.encode(record))
+
+    async def save_broker(self, record: BrokerRecord) -> None:
+        """Raises Conflict as `save` does."""
+        await self._put(_BROKERS + record.name, _encoder.encode(record))
 
     async def load_ring(self) -> Ring | None:
         entry = await self._store.get(_RING)

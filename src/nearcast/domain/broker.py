@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from nearcast.domain.errors import BrokerRefused
 
 Addresses = tuple[tuple[str, str], ...]
 """Brokers and their addresses, without credentials: those of whoever connects are its own affair."""
@@ -13,6 +16,16 @@ Book = Mapping[str, str]
 """The same, by broker, of those that came later than the files which processes have."""
 
 NO_BOOK: Book = {}
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+
+
+NAMES = "expected letters, digits and dashes, at most 63"
+
+
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 class Presence(enum.StrEnum):
@@ -45,3 +58,9 @@ class BrokerRecord:
 def addresses_in(book: Book, brokers: Iterable[str]) -> Addresses:
     """Of those of the brokers that the book has."""
     return tuple((broker, book[broker]) for broker in brokers if broker in book)
+
+
+def must_be_name(name: str) -> None:
+    """Raises BrokerRefused for what no broker can be called."""
+    if not is_name(name):
+        raise BrokerRefused(f"{name!r} is no name for a broker: {NAMES}")

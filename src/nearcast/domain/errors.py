@@ -18,6 +18,7 @@
         UnknownVersion         well formed, but of a protocol version that this process does not speak
       LeaseLost                another holds, or may hold, what this process thought was its own
       MoveRefused              a move that would break a rule of the protocol
+      BrokerRefused            an order about a broker that would break a rule, or that nobody can carry out
       FleetError               a process of this machine that cannot be started or kept running
 
 Errors of libraries are translated into these where the library is used. A refusal that is part of normal work is a
@@ -95,6 +96,10 @@ class LeaseLost(NearcastError):
 
 class MoveRefused(NearcastError):
     """A move that would break a rule of the protocol; nothing has been changed."""
+
+
+class BrokerRefused(NearcastError):
+    """An order about a broker that would break a rule, or that nobody can carry out; nothing has been changed."""
 
 
 class FleetError(NearcastError):

@@ -42,7 +42,6 @@ high_ratio = 0.8
 
 import math
 import os
-import re
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping
@@ -54,6 +53,7 @@ import msgspec
 
 from nearcast.control.loop import LoopSettings
 from nearcast.control.timing import Timing
+from nearcast.domain.broker import NAMES, is_name
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.ring import Ring
 from nearcast.policies.settings import Settings
@@ -63,7 +63,6 @@ from nearcast.wire.dialect import NEWEST, Dialect
 BUS = "_control"
 """The name by which links reach the control bus; no broker may have it."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _PLACES = (Path("nearcast.toml"), Path(".nearcast/nearcast.toml"))
 
 
@@ -250,8 +249,8 @@ def _brokers(raw: tuple[_Broker, ...], tls: Tls | None, path: Path) -> dict[str,
     out: dict[str, BrokerAt] = {}
     for number, each in enumerate(raw):
         where = f"{path}: broker[{number}]"
-        if not _NAME.fullmatch(each.name):
-            raise ConfigError(f"{where}.name is {each.name!r}; expected letters, digits and dashes, at most 63")
+        if not is_name(each.name):
+            raise ConfigError(f"{where}.name is {each.name!r}; {NAMES}")
         if each.name in out:
             raise ConfigError(f"{where}.name is {each.name!r}, as another broker's: names must differ")
         if each.out_bytes_per_s is not None and not 0 < each.out_bytes_per_s < math.inf:

@@ -1,0 +1,56 @@
+"""What the parts of a coordinator need of the one that leads."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from nearcast.control.instructions import Instruction
+from nearcast.control.move import Move
+from nearcast.control.rules import Rules
+from nearcast.control.timing import Timing
+from nearcast.coordinator.agents import Agents
+from nearcast.coordinator.records import Records
+from nearcast.domain.broker import Book
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Strategy
+from nearcast.wire.control import ToAgent
+
+
+class Leader(Protocol):
+    ring: Ring
+    moves: dict[str, Move]
+    term: int | None
+    agents: Agents
+    records: Records
+    timing: Timing
+    rules: Rules
+
+    @property
+    def book(self) -> Book: ...
+
+    def must_lead(self, records: Records | None = None) -> None:
+        """Raises LeaseLost; with `records`, also when another has led since they were read."""
+        ...
+
+    async def write(self, records: Records, put: Callable[[], Awaitable[None]]) -> None:
+        """Until it is known to be written. Raises LeaseLost."""
+        ...
+
+    def movable(self, topic: str) -> bool: ...
+
+    def begin(
+        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
+    ) -> None:
+        """Raises MoveRefused or LeaseLost."""
+        ...
+
+    async def move(
+        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
+    ) -> int:
+        """Raises MoveRefused or LeaseLost."""
+        ...
+
+    async def change_ring(self, brokers: tuple[str, ...]) -> None: ...
+
+    def do(self, topic: str, instructions: list[Instruction]) -> None: ...
+
+    def say(self, broker: str, message: ToAgent) -> None: ...
