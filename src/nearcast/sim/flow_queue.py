@@ -68,12 +68,6 @@ class Queues:
         self._over_soft_s[given_up] = 0.0
         return Passed(sent, dropped, float(subscribers[given_up].sum()))
 
-    def empty(self, column: int) -> Floats:
-        """Throw away what waits at one broker, which is switched off; returns what that was, per topic."""
-        lost = self.backlog_bytes[:, column].copy()
-        self.backlog_bytes[:, column] = 0.0
-        return lost
-
 
 def burst_wait_s(
     publications_hz: Floats, subscribers: Floats, message_bytes: float, line_bytes_per_s: Floats
