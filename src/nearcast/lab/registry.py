@@ -8,6 +8,7 @@ from nearcast.lab.experiment import Experiment
 from nearcast.lab.experiments import (
     dynamoth_elasticity,
     dynamoth_linger,
+    dynamoth_overhead,
     dynamoth_reconfiguration,
     dynamoth_scalability,
 )
@@ -17,6 +18,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     for experiment in (
         dynamoth_elasticity.EXPERIMENT,
         dynamoth_linger.EXPERIMENT,
+        dynamoth_overhead.EXPERIMENT,
         dynamoth_reconfiguration.EXPERIMENT,
         dynamoth_scalability.EXPERIMENT,
     )
