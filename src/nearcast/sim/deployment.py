@@ -4,7 +4,8 @@ Everything the clients do is written into a `History`, in the time of the run.
 """
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from nearcast.agent import Agent
 from nearcast.client import Client, Subscription
@@ -12,12 +13,15 @@ from nearcast.control.loop import LoopSettings
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator import Coordinator
+from nearcast.coordinator.brokers import Fleet
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.ring import Ring
 from nearcast.sim.clock import WALL_AT_START_S, Skew
 from nearcast.sim.history import History
 from nearcast.sim.network import Network, Process
+from nearcast.sim.provisioner import Acquainted, SimProvisioner
 from nearcast.sim.recorder import Recorder
+from nearcast.transport.crew import Crew
 from nearcast.wire.dialect import Dialect
 
 BUS = "bus"
@@ -55,7 +59,11 @@ class Deployment:
         self._rng = rng
         self._skewed = skewed
         self._incarnations = 0
+        self._crew = Crew()
         self._clock = network.start_process("observer").clock
+        self._files = (BUS, *brokers)  # what every process knows from its start
+        self.provisioner = SimProvisioner(self._clock, random.Random(0), self._rent, self._release)
+        self.on_rent: Callable[[str], None] = lambda _broker: None
         self._recorder = Recorder(self.history, self._clock.now)
         network.add_broker(BUS)
         for broker in brokers:
@@ -73,9 +81,10 @@ class Deployment:
     def start_agent(self, broker: str) -> Agent:
         process = self._process(f"agent-{broker}")
         self._incarnations += 1
+        connect = Acquainted(process.connect, (*self._files, broker))
         agent = Agent(
             broker,
-            process.connect,
+            connect,
             self.ring,
             bus=BUS,
             incarnation=self._incarnations,
@@ -83,10 +92,24 @@ class Deployment:
             clock=process.clock,
             timing=self._timing,
             rules=self._rules,
+            learn=connect.learn,
         )
         self.agents[broker] = agent
         agent.start()
         return agent
+
+    def _rent(self, broker: str) -> None:
+        self.network.add_broker(broker)
+        self.start_agent(broker)
+        self.on_rent(broker)
+
+    def _release(self, broker: str) -> None:
+        """Its agent, if it runs, ends in order; nobody reaches the server any more."""
+        agent = self.agents.pop(broker, None)
+        if agent is not None:
+            self.network.crash_process(f"agent-{broker}")
+            self._crew.start(agent.abandon(), f"end of the agent of {broker}")
+        self.network.remove_broker(broker)
 
     async def crash_agent(self, broker: str) -> None:
         self.network.crash_process(f"agent-{broker}")
@@ -106,6 +129,7 @@ class Deployment:
             rules=self._rules,
             on_move=lambda topic, epoch, phase: self.history.moved(self.now, topic, epoch, phase),
             loop=loop,
+            fleet=replace(Fleet.of(self.ring), provisioner=self.provisioner),
         )
         self.coordinators[name] = coordinator
         coordinator.start()
@@ -123,15 +147,17 @@ class Deployment:
 
     def start_client(self, name: str) -> SimClient:
         process = self._process(name)
+        connect = Acquainted(process.connect, self._files)
         client = Client(
             name,
-            process.connect,
+            connect,
             self.ring,
             dialect=DIALECT,
             clock=process.clock,
             timing=self._timing,
             rules=self._rules,
             rng=process.rng,
+            learn=connect.learn,
         )
         self.clients[name] = simulated = SimClient(process, client)
         return simulated

@@ -61,6 +61,11 @@ class Network:
         self._sites[name] = site
         return broker
 
+    def remove_broker(self, name: str) -> None:
+        """For good: connections break, and there is nothing any more at its address."""
+        self.brokers.pop(name).crash()
+        self._groups.pop(name, None)
+
     def start_process(
         self,
         name: str,

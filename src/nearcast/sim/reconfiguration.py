@@ -10,6 +10,7 @@ from nearcast.control.timing import Timing
 from nearcast.domain.errors import LeaseLost, MoveRefused
 from nearcast.domain.route import Strategy
 from nearcast.sim.deployment import Deployment, SimClient
+from nearcast.sim.elastic import Elastic
 from nearcast.sim.history import History
 from nearcast.sim.loop import run_virtual
 from nearcast.sim.network import Network
@@ -32,7 +33,8 @@ def grace_s(faults: bool) -> float:
 class Scale:
     """How large one seed is. `settle_s` is long enough for every timer of the protocol to run out.
 
-    With faults, `fault_settle_s` comes on top: the longest fault may begin in the last moment.
+    With faults, `fault_settle_s` comes on top: the longest fault may begin in the last moment. `elastic`: servers are
+    rented, drained and released meanwhile; `elastic_settle_s` is long enough for a last drain.
     """
 
     brokers: int = 4
@@ -45,6 +47,9 @@ class Scale:
     move_every_s: float = 0.4
     churn_every_s: float = 0.8
     fault_every_s: float = 2.0
+    elastic: bool = False
+    elastic_every_s: float = 1.5
+    elastic_settle_s: float = 24.0
 
 
 def run_seed(seed: int, *, faults: bool, rules: Rules = ALL_ON, scale: Scale | None = None) -> History:
@@ -63,6 +68,7 @@ class _Run:
         self.names = 0
         self.crew = Crew()
         self.over = False
+        self.elastic: Elastic | None = None
 
     async def play(self) -> History:
         rng, scale = self.rng, self.scale
@@ -81,20 +87,36 @@ class _Run:
         for _ in range(scale.clients):
             self._join()
         loops = [self._moves, self._churn, *([self._faults] if self.faults else [])]
+        settle_s = scale.settle_s + (scale.fault_settle_s if self.faults else 0.0)
+        if scale.elastic:
+            self.elastic = Elastic(deployment, random.Random(rng.getrandbits(64)), scale.elastic_every_s, self._rented)
+            loops.append(self.elastic.come_and_go)
+            settle_s += scale.elastic_settle_s
         for each in loops:
             self.crew.start(each(), each.__name__)
         await deployment.sleep(scale.run_s)
         self.over = True
-        await deployment.sleep(scale.settle_s + (scale.fault_settle_s if self.faults else 0.0))
+        if self.elastic is not None:
+            self.elastic.over = True
+        await deployment.sleep(settle_s)
         deployment.history.finished(deployment.now)
         await self.crew.close()
         return deployment.history
 
     def _spread(self, process: str) -> None:
         """Every pair of a process and a broker has a distance of its own: what is sent first need not come first."""
-        for broker in self.brokers:
+        for broker in self._servers():
             wire = Wire(delay_s=self.rng.choice(_DELAYS_S), jitter_s=self.rng.choice((0.0, 0.05)))
             self.deployment.network.set_wire(process, broker, wire)
+
+    def _servers(self) -> tuple[str, ...]:
+        return (*self.brokers, *self.deployment.provisioner.rented)
+
+    def _rented(self, broker: str) -> None:
+        """A new server is at a distance of its own from everybody, as its agent is from every server."""
+        self._spread(f"agent-{broker}")
+        for process in list(self.deployment.network.processes):
+            self.deployment.network.set_wire(process, broker, Wire(delay_s=self.rng.choice(_DELAYS_S)))
 
     # Clients
 
@@ -157,7 +179,8 @@ class _Run:
                 continue
             strategy = self.rng.choice(list(Strategy))
             size = 1 if strategy is Strategy.SINGLE else self.rng.randint(1, 3)
-            brokers = tuple(sorted(self.rng.sample(self.brokers, size)))
+            places = self.brokers if self.elastic is None else leader.brokers.present
+            brokers = tuple(sorted(self.rng.sample(places, min(size, len(places)))))
             try:
                 leader.begin(topic, strategy, brokers, eager=self.rng.random() < 0.5)
             except (MoveRefused, LeaseLost):
@@ -187,23 +210,27 @@ class _Run:
 
     async def _cut(self) -> str:
         process = self.rng.choice(list(self.deployment.network.processes))
-        broker = self.rng.choice((*self.brokers, "bus"))
+        broker = self.rng.choice((*self._servers(), "bus"))
         self.deployment.network.cut(process, broker)
         return self._note(f"cut {process} from {broker}")
 
     async def _broker_crash(self) -> str:
-        broker = self.rng.choice(self.brokers)
+        broker = self.rng.choice(self._servers())
         self._note(f"{broker} crashes")
         self.deployment.network.crash_broker(broker)
         await self.deployment.sleep(self.rng.uniform(0.1, 2.0))
+        if broker not in self.deployment.network.brokers:
+            return self._note(f"{broker} was released meanwhile")
         self.deployment.network.restart_broker(broker)
         return self._note(f"{broker} is back")
 
     async def _agent_crash(self) -> str:
-        broker = self.rng.choice(self.brokers)
+        broker = self.rng.choice(self._servers())
         self._note(f"agent of {broker} crashes")
         await self.deployment.crash_agent(broker)
         await self.deployment.sleep(self.rng.choice((0.2, 1.0, 9.0)))
+        if broker not in self.deployment.network.brokers:
+            return self._note(f"{broker} was released meanwhile")
         self.deployment.start_agent(broker)
         return self._note(f"agent of {broker} is back")
 
@@ -247,6 +274,6 @@ class _Run:
     async def _slow_wire(self) -> str:
         network = self.deployment.network
         process = self.rng.choice(list(network.processes))
-        broker = self.rng.choice(self.brokers)
+        broker = self.rng.choice(self._servers())
         network.set_wire(process, broker, Wire(delay_s=self.rng.choice((0.2, 0.6))))
         return self._note(f"slow wire between {process} and {broker}")
