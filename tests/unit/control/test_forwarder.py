@@ -246,10 +246,11 @@ def test_markers_asked_for_together_share_a_generation() -> None:
     answers = [*one.ask(Ask("t", "A"), 3.0), *one.ask(Ask("t", "B"), 3.01)]
     granted = [each.message for each in answers if isinstance(each, Reply)]
     waits_s = [each.in_s for each in granted if isinstance(each, Generation)]
-    assert waits_s == pytest.approx([TIMING.merge_s, TIMING.merge_s - 0.01])
+    merged_s = TIMING.merge_s + TIMING.merge_client_s * len(one.clients.entries)
+    assert waits_s == pytest.approx([merged_s, merged_s - 0.01])
     first = Generation("t", 2, "H0", 5, 1, ("H0", "H1"))
     assert [msgspec.structs.replace(each, in_s=0.0) for each in granted] == [first] * 2
-    out = one.tick(3.0 + TIMING.merge_s)
+    out = one.tick(3.0 + merged_s)
     assert notices(out, Marker) == ["H0"]
     assert Say("H1", Launch("t", "H0", 5, 1)) in out
     (later,) = one.ask(Ask("t", "C"), 4.0)
