@@ -5,11 +5,11 @@ ends in the history checker. Live: one run on real servers, judged by the same c
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.control.rules import ALL_ON
+from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 NAME = "dynamoth.reconfiguration"
 _SEEDS = 1000
 _QUICK_SEEDS = 100
-_LIVE = LiveScale(fanout=200, moves=200, kills=50)
-_LIVE_QUICK = LiveScale(fanout=50, moves=30, kills=2)
+_SCALES = {  # (faults, quick); with faults leases are short, or a run would take hours
+    (False, False): LiveScale(fanout=200, moves=200, lease_s=Timing().lease_s),
+    (False, True): LiveScale(fanout=50, moves=30),
+    (True, False): LiveScale(fanout=200, moves=200, kills=50),
+    (True, True): LiveScale(fanout=50, moves=30, kills=2),
+}
 _BARRIER_OFF_SEEDS = 8  # enough to see what the barrier is for; each is a run of its own
 
 LOST = Expectation("DYN-6", "messages lost without a report", "== 0")
@@ -60,9 +64,7 @@ def _measure_live(settings: RunSettings, progress: Progress) -> Outcome:
     if settings.seeds is not None:
         raise ConfigError(f"{NAME} on real servers takes one seed, not a number of them: leave out --seeds")
     kind = settings.brokers or "nats"
-    scale = _LIVE_QUICK if settings.quick else _LIVE
-    if not settings.faults:
-        scale = replace(scale, kills=0)
+    scale = _SCALES[settings.faults, settings.quick]
     found = play(kind, scale, settings.seed, progress)
     checked = found.checked
     claims = [
