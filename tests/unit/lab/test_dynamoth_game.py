@@ -47,6 +47,12 @@ def test_players_are_carried_until_the_response_stays_above_the_bound() -> None:
     assert run_with([50.0] * 60 + [500.0] * 60).carried == 100 + 60 + 2
 
 
+def test_overload_from_the_first_second_on_is_no_comparison() -> None:
+    never = run_with([500.0] * 100)
+    assert never.carried == 0
+    assert row_of(7, run_with([50.0] * 50), never, never).ratio is None
+
+
 def test_a_row_counts_rebalancings_that_came_without_a_new_server() -> None:
     ours = run_with([50.0] * 200, rebalanced_s=(10.0, 30.0, 90.0), rented_s=(30.0, 60.0))
     row = row_of(7, ours, run_with([50.0] * 50), run_with([50.0] * 50))

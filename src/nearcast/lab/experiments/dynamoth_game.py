@@ -80,13 +80,16 @@ class Timeline:
 
     @property
     def carried(self) -> int:
-        """How many players were there before the mean response stayed above the bound for longer than a spike."""
+        """How many players were there before the mean response stayed above the bound for longer than a spike.
+
+        0 when it did so from the first second on: then nothing is known of how many would have been carried.
+        """
         over = self.smooth(self.response_ms) > BOUND_MS
         begun = 0
         for at, is_over in enumerate(over.tolist()):
             begun = begun if is_over else at + 1
             if at + 1 - begun > SPIKE_S:
-                return int(self.players[begun])
+                return int(self.players[begun]) if begun else 0
         return int(self.players.max())
 
 

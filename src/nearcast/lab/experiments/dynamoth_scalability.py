@@ -45,6 +45,8 @@ _SEEDS = 10
 _QUICK_SEEDS = 3
 _OURS, _BASELINE, _PUBLISHED = "dynamoth", "hash", dynamoth_published_hash.NAME
 _RAMP = Schedule(((0.0, 120), (1080.0, 1200)))
+# With real popularity a few tiles draw most players, and 120 of them are too many for the one server of the beginning.
+_RAMP_FROM_FEW = Schedule(((0.0, 12), (1188.0, 1200)))
 # Colour, mark of a rebalancing, and the height at which those marks are drawn, per policy.
 _STYLES = (("tab:blue", "D", 8.0), ("tab:red", "o", 13.0), ("tab:gray", "s", 21.0))
 # Servers of these sizes carry 0.71 and 1.41 of the players: the ramp is as long in each case, and ends accordingly.
@@ -66,8 +68,8 @@ class SeedRow(NamedTuple):
     dynamoth_players: int
     hash_players: int
     published_players: int
-    ratio: float
-    ratio_published: float
+    ratio: float | None
+    ratio_published: float | None
     dynamoth_rebalancings: int
     hash_rebalancings: int
     reused: int
@@ -81,8 +83,9 @@ class SeedRow(NamedTuple):
 def measure(settings: RunSettings, progress: Progress) -> Outcome:
     count = settings.seeds or (_QUICK_SEEDS if settings.quick else _SEEDS)
     seeds = range(settings.seed, settings.seed + count)
+    ramp = _RAMP_FROM_FEW if settings.popularity else _RAMP
     ours, baseline, published = (
-        map_seeds(partial(play, setting_of(policy, _RAMP, settings)), seeds, settings.jobs, progress, doing=policy)
+        map_seeds(partial(play, setting_of(policy, ramp, settings)), seeds, settings.jobs, progress, doing=policy)
         for policy in (_OURS, _BASELINE, _PUBLISHED)
     )
     rows = [row_of(*each) for each in zip(seeds, ours, baseline, published, strict=True)]
@@ -105,11 +108,12 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
             "hash_published_players": _mean(row.published_players for row in rows),
             "saturated_players": _mean(row.saturated_players for row in rows),
             "most_players_of_any_placement": _mean(row.most_players for row in rows),
-            "most_ratio_of_any_placement": _mean(row.most_players / row.hash_players for row in rows),
+            "most_ratio_of_any_placement": _mean(_ratio(row.most_players, row.hash_players) for row in rows),
+            "seeds_overloaded_from_the_start": sum(row.ratio is None for row in rows),
             "lowest_mean_ratio_when_a_server_was_added": min(row.added_at_ratio for row in rows),
             "subscribers_cut_off": {name: round(run.disconnected) for name, run in first.items()},
-            "smallest_ratio": min(row.ratio for row in rows),
-            "largest_ratio": max(row.ratio for row in rows),
+            "smallest_ratio": min((row.ratio for row in rows if row.ratio is not None), default=None),
+            "largest_ratio": max((row.ratio for row in rows if row.ratio is not None), default=None),
             "scale": [] if settings.quick else _at_other_scales(settings, progress),
         },
         tables={
@@ -135,8 +139,8 @@ def row_of(seed: int, ours: Timeline, baseline: Timeline, published: Timeline) -
         ours.carried,
         baseline.carried,
         published.carried,
-        round(ours.carried / baseline.carried, 3),
-        round(ours.carried / published.carried, 3),
+        _ratio(ours.carried, baseline.carried),
+        _ratio(ours.carried, published.carried),
         len(ours.rebalanced_s),
         len(baseline.rebalanced_s),
         sum(at_s < last_added_s and at_s not in ours.rented_s for at_s in ours.rebalanced_s),
@@ -154,16 +158,16 @@ def _first(happens: NDArray[np.bool_]) -> int:
     return int(found[0]) if len(found) else len(happens)
 
 
-def _at_other_scales(settings: RunSettings, progress: Progress) -> list[dict[str, float]]:
+def _at_other_scales(settings: RunSettings, progress: Progress) -> list[dict[str, float | None]]:
     """The ratio with servers of half and of double the bandwidth, for the first seed: the scale hardly matters."""
-    found = []
+    found: list[dict[str, float | None]] = []
     for factor, ramp in _SCALES:
         ours, baseline = (
             play(scaled(setting_of(policy, ramp, settings), factor), settings.seed).carried
             for policy in (_OURS, _BASELINE)
         )
         found.append(
-            {"bandwidth": factor, "dynamoth_players": ours, "hash_players": baseline, "ratio": ours / baseline}
+            {"bandwidth": factor, "dynamoth_players": ours, "hash_players": baseline, "ratio": _ratio(ours, baseline)}
         )
         progress(len(found), len(_SCALES), "other bandwidths")
     return found
@@ -234,22 +238,33 @@ def _draw_ratios(rows: Sequence[SeedRow], figure: "Figure") -> None:
     for x, row in zip(at.tolist(), rows, strict=True):
         bars = ((x, row.hash_players, row.ratio), (x + 0.27, row.published_players, row.ratio_published))
         for place, players, ratio in bars:
-            axes.annotate(f"{ratio:.2f}", (place, players), ha="center", va="bottom", fontsize="x-small")
+            axes.annotate(_shown(ratio), (place, players), ha="center", va="bottom", fontsize="x-small")
     axes.set_xticks(at, [str(row.seed) for row in rows])
     axes.set_xlabel("seed")
     axes.set_ylabel(f"players carried at a mean response up to {BOUND_MS:.0f} ms")
-    axes.set_ylim(0, 1.25 * max(row.dynamoth_players for row in rows))
+    axes.set_ylim(0, 1.25 * max(1, *(row.dynamoth_players for row in rows)))
     axes.legend(loc="upper right", ncols=3)
     over_hash, over_published = _mean(row.ratio for row in rows), _mean(row.ratio_published for row in rows)
     axes.set_title(
         f"{len(SERVERS)} servers; above a bar: how many times as many dynamoth carries\n"
-        f"(mean: {over_hash:.2f} times {_BASELINE}, {over_published:.2f} times {_PUBLISHED})",
+        f"(mean: {_shown(over_hash)} times {_BASELINE}, {_shown(over_published)} times {_PUBLISHED})",
         fontsize="medium",
     )
 
 
-def _mean(values: Iterable[float]) -> float:
-    return round(float(np.mean(list(values))), 3)
+def _ratio(players: int, others: int) -> float | None:
+    """None where one of them was overloaded from the start, which says nothing of how they compare."""
+    return round(players / others, 3) if players and others else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The mean of what could be measured."""
+    known = [value for value in values if value is not None]
+    return round(float(np.mean(known)), 3) if known else None
+
+
+def _shown(ratio: float | None) -> str:
+    return "?" if ratio is None else f"{ratio:.2f}"
 
 
 def _legend(first: "Axes", second: "Axes") -> None:
