@@ -8,6 +8,7 @@ from nearcast.control.loop import LoopSettings
 from nearcast.coordinator import Operator
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.route import Strategy
+from nearcast.policies.settings import Settings
 from nearcast.sim.deployment import BUS, DIALECT, Deployment
 from nearcast.sim.loop import in_virtual_time
 from nearcast.wire.loads import Load
@@ -22,13 +23,14 @@ def operator_of(fleet: Deployment) -> Operator:
     return Operator("op", fleet.network.connector("op"), bus=BUS, dialect=DIALECT)
 
 
-def report(fleet: Deployment, **out: float) -> None:
-    """What the agents of these brokers would say: all of TOPICS are on b0, in equal parts."""
+def report(fleet: Deployment, each: float, **rates: float) -> None:
+    """What the agents would say: every topic's subscribers get so many bytes a second, from where the topic is."""
     assert fleet.leader is not None
-    for broker in ("b0", "b1", "b2"):
-        rate = out.get(broker, 0.0)
-        loads = tuple(TopicLoad(topic, 1.0, 10.0, 10.0, rate / len(TOPICS), 1, 10) for topic in TOPICS)
-        found = BrokerReport(broker, fleet.now, rate, CAPACITY, loads if rate else ())
+    routes = {topic: move.record.newest for topic, move in fleet.leader.moves.items()}
+    for broker in fleet.leader.brokers.present:
+        here = {topic: rates.get(topic, each) for topic, route in routes.items() if broker in route.brokers}
+        loads = tuple(TopicLoad(topic, 1.0, 10.0, 10.0, rate, 1, 10) for topic, rate in here.items())
+        found = BrokerReport(broker, fleet.now, sum(here.values()), CAPACITY, loads)
         fleet.leader.reports.heard(Load(found), fleet.now)
 
 
@@ -38,7 +40,7 @@ async def loaded(start_fleet: StartFleet, **options: object) -> Deployment:
     for topic in TOPICS:
         await fleet.leader.move(topic, Strategy.SINGLE, ("b0",))
     await fleet.sleep(1.0)
-    report(fleet, b0=900.0)
+    report(fleet, 300.0)
     return fleet
 
 
@@ -57,7 +59,7 @@ async def test_a_plan_is_shown_and_moves_nothing_and_applied_it_moves_exactly_th
         assert all(step.was_brokers == ("b0",) and step.reason for step in shown.steps)
         await fleet.sleep(2.0)
         assert where(fleet) == [("b0",)] * 3
-        report(fleet, b0=900.0)
+        report(fleet, 300.0)
         assert (await operator.rebalance("apply", plan=shown.plan)).state == "running"
         await fleet.sleep(5.0)
         done = await operator.rebalance("status")
@@ -118,9 +120,40 @@ async def test_the_next_leader_makes_its_own_plans(start_fleet: StartFleet) -> N
 async def test_by_itself_it_relieves_a_broker_that_carries_too_much(start_fleet: StartFleet) -> None:
     fleet = await loaded(start_fleet, loop=LoopSettings(every_s=1.0))
     for _ in range(6):
-        report(fleet, b0=900.0)
+        report(fleet, 300.0)
         await fleet.sleep(1.0)
     assert where(fleet) != [("b0",)] * 3
+
+
+@in_virtual_time
+async def test_by_itself_it_plans_nothing_before_it_has_heard_every_broker(start_fleet: StartFleet) -> None:
+    fleet = await start_fleet(loop=LoopSettings(every_s=0.5))
+    async with operator_of(fleet) as operator:
+        assert (await operator.rebalance("status")).plan == 0
+        report(fleet, 30.0)
+        await fleet.sleep(1.0)
+        assert (await operator.rebalance("plan")).plan > 1, "now it plans"
+
+
+@in_virtual_time
+async def test_by_itself_it_rents_a_server_when_no_plan_helps_and_releases_it_when_load_is_gone(
+    start_fleet: StartFleet,
+) -> None:
+    settings = Settings(wait_s=5.0, min_brokers=3, low_ratio=0.3)
+    fleet = await loaded(start_fleet, loop=LoopSettings(every_s=1.0, settings=settings))
+    assert fleet.leader is not None
+    for topic, broker in (("p", "b1"), ("q", "b1"), ("r", "b2"), ("s", "b2")):
+        await fleet.leader.move(topic, Strategy.SINGLE, (broker,))
+    for _ in range(16):
+        report(fleet, 300.0, p=450.0, q=450.0, r=450.0, s=450.0)
+        await fleet.sleep(1.0)
+    rented = set(fleet.leader.brokers.present) - {"b0", "b1", "b2"}
+    assert rented == {"r1", "r2", "r3"}, "four topics of 450 and three of 300 need six servers, at 600 each"
+    assert rented & {broker for move in fleet.leader.moves.values() for broker in move.record.newest.brokers}
+    for _ in range(120):
+        report(fleet, 30.0)
+        await fleet.sleep(1.0)
+    assert len(fleet.leader.brokers.present) == 3
 
 
 @in_virtual_time

@@ -28,7 +28,7 @@ from nearcast.domain.broker import Book, addresses_in
 from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown, StoreError
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
-from nearcast.domain.route import Route, Strategy
+from nearcast.domain.route import Route, Strategy, brokers_of
 from nearcast.domain.snapshot import Snapshot
 from nearcast.domain.topic import validate_topic
 from nearcast.store.store import Store
@@ -189,22 +189,28 @@ class Coordinator:
     def snapshot(self, planned_s: float | None) -> Snapshot:
         """What a policy may see now."""
         now = self._clock.now()
+        reports = self.reports.fresh(now)
         routes = {topic: move.record.newest for topic, move in self.moves.items()}
+        seen = {*(report.broker for report in reports), *self.ring.brokers, *brokers_of(routes.values())}
         return Snapshot.of(
-            self.reports.fresh(now),
+            reports,
             routes,
             self.ring,
             at_s=now,
             sites=self.brokers.sites,
-            draining=self.brokers.draining,
+            draining=[broker for broker in self.brokers.draining if broker in seen],
             planned_s=planned_s,
             renting=self.brokers.joining_count,
         )
 
+    @property
+    def servers(self) -> Brokers:
+        return self.brokers
+
     def unheard(self) -> list[str]:
-        """Brokers whose agent is there and has not reported lately."""
+        """Brokers that have not reported lately, and whose agent has not been given up."""
         heard = {report.broker for report in self.reports.fresh(self._clock.now())}
-        return [broker for broker in self.agents.present() if broker not in heard]
+        return [broker for broker in self.brokers.present if broker not in heard and not self.agents.away(broker)]
 
     def movable(self, topic: str) -> bool:
         move = self.moves.get(topic)

@@ -12,7 +12,7 @@ from typing import Protocol
 from nearcast.control.execution import Execution, StepState
 from nearcast.control.loop import LoopSettings
 from nearcast.control.verify import objections
-from nearcast.domain.errors import ConfigError, LeaseLost, MoveRefused
+from nearcast.domain.errors import BrokerRefused, ConfigError, LeaseLost, MoveRefused, SnapshotError
 from nearcast.domain.plan import Plan, Step
 from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import Snapshot
@@ -25,8 +25,23 @@ _log = logging.getLogger(__name__)
 _KEPT = 16  # plans that were shown and can still be applied
 
 
+class Servers(Protocol):
+    """Brokers that come and go; every one raises BrokerRefused or LeaseLost."""
+
+    async def rent(self) -> str: ...
+
+    async def drain(self, name: str) -> None: ...
+
+    async def remove(self, name: str) -> None:
+        """Refused while anything is left on it."""
+        ...
+
+
 class Leader(Protocol):
     """What the loop needs of the coordinator that leads."""
+
+    @property
+    def servers(self) -> Servers: ...
 
     @property
     def leading(self) -> bool: ...
@@ -36,7 +51,7 @@ class Leader(Protocol):
         ...
 
     def unheard(self) -> list[str]:
-        """Brokers whose agent is there and has not reported lately: a new leader has heard nobody."""
+        """Brokers that have not reported lately, and may: a new leader has heard nobody."""
         ...
 
     async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> int:
@@ -79,7 +94,7 @@ class Rebalancer:
                     self._stop()
             number = self._running[0] if self._running is not None else 0
             return self._told(order.number, number)
-        except (ConfigError, MoveRefused) as error:
+        except (ConfigError, MoveRefused, SnapshotError) as error:
             return Rebalancing(order.number, refused=str(error), automatic=bool(self._loop.every_s))
 
     # Plans
@@ -107,6 +122,8 @@ class Rebalancer:
         self._running = (number, execution)
         if plan.steps:
             self._planned_s = now.at_s
+        if plan.rent:
+            self._crew.start(self._rent(plan.rent), "servers are rented")
         self._go_on(execution)
         return number
 
@@ -118,6 +135,9 @@ class Rebalancer:
     def _go_on(self, execution: Execution) -> None:
         for step in execution.due():
             self._crew.start(self._carry_out(execution, step), f"step of {step.topic}")
+        if execution.over and not execution.stopped:
+            for name in execution.plan.release:
+                self._crew.start(self._release(name), f"{name} is released")
 
     async def _carry_out(self, execution: Execution, step: Step) -> None:
         refused = ""
@@ -128,6 +148,28 @@ class Rebalancer:
             refused = str(error)
         execution.ended(step.topic, refused)
         self._go_on(execution)
+
+    async def _rent(self, count: int) -> None:
+        try:
+            for _ in range(count):
+                await self._leader.servers.rent()
+        except (BrokerRefused, LeaseLost) as error:
+            _log.warning("no server is rented: %s", error)
+
+    async def _release(self, name: str) -> None:
+        """Drained first, which takes as long as it takes; when another leads by then, it sees to it."""
+        servers = self._leader.servers
+        try:
+            await servers.drain(name)
+            while self._leader.leading:
+                await self._clock.sleep(self._settle_s)
+                try:
+                    await servers.remove(name)
+                except BrokerRefused:
+                    continue  # something is still there
+                return
+        except (BrokerRefused, LeaseLost) as error:
+            _log.warning("%s is not released: %s", name, error)
 
     # By itself
 
@@ -141,7 +183,7 @@ class Rebalancer:
                 number = self._propose(self._loop.policy)
                 if self._plans[number].changes:
                     self._apply(number)
-            except MoveRefused as error:
+            except (MoveRefused, SnapshotError) as error:
                 _log.warning("not carried out: %s", error)
 
     # Telling
