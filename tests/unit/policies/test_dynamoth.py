@@ -65,6 +65,7 @@ def test_as_many_are_rented_as_the_load_asks_for() -> None:
     assert waiting.rent == 0
     assert waiting.reasons == ("no plan brings a, b, c below 0.60 of the capacity; 3 servers are on their way",)
     assert planned(fleet(seen), max_brokers=5).rent == 2
+    assert planned(fleet(seen, renting=2), max_brokers=5).rent == 0
     assert "no more may be rented (max_brokers is 3)" in planned(fleet(seen), max_brokers=3).reasons[-1]
 
 
@@ -120,6 +121,13 @@ def test_hot_topics_move_a_few_at_a_time_and_the_rest_with_the_next_plan() -> No
     )
 
 
+def test_no_server_gets_more_hot_topics_at_once_than_it_may() -> None:
+    crowded = {name: [load(f"{name}{i}", 9.0) for i in range(10)] for name in "ab"}
+    plan = planned(fleet({**crowded, "c": []}), max_hot_moves=3)
+    assert moves(plan) == {"a0": ("c",), "a1": ("c",), "a2": ("c",)}
+    assert plan.rent == 0
+
+
 def test_cold_topics_are_not_counted() -> None:
     plan = planned(fleet({"a": [load(f"t{i:02}", 1.0) for i in range(90)], "b": []}), max_hot_moves=3)
     assert len(plan.steps) == 31
@@ -168,8 +176,9 @@ def test_no_server_is_released_when_the_rest_could_not_carry_it_all() -> None:
 
 
 def test_no_topic_is_moved_when_one_of_them_finds_no_place() -> None:
-    seen = {"a": [load("x", 50.0)], "b": [load("u", 50.0)], "c": [load("y", 5.0), load("z", 20.0)]}
+    seen = {"a": [load("x", 55.0)], "b": [load("u", 42.0)], "c": [load("y", 2.0), load("z", 19.0)]}
     assert not planned(fleet(seen)).changes
+    assert planned(fleet(seen), low_ratio=0.62).release == ("c",)
 
 
 def test_a_server_that_cannot_be_emptied_does_not_keep_the_next_one() -> None:
@@ -243,6 +252,22 @@ def test_every_draining_server_of_a_replicated_topic_is_replaced_at_once() -> No
     plan = planned(seen)
     assert [(step.strategy, step.brokers) for step in plan.steps] == [(Strategy.ALL_SUBSCRIBERS, ("c", "d"))]
     assert plan.ring == ("c", "d")
+
+
+def test_a_topic_that_still_waits_to_leave_a_draining_server_is_not_moved_for_another_reason() -> None:
+    seen = fleet(
+        {
+            "a": [load("first", 30.0), load("r", 20.0, 4000.0)],
+            "b": [load("r", 25.0, 4000.0), load("x", 62.0)],
+            "c": [],
+            "d": [],
+        },
+        {"r": route(1, Strategy.ALL_SUBSCRIBERS, ("a", "b"))},
+        draining=("a",),
+    )
+    plan = planned(seen, max_hot_moves=1, replication=Replication(all_subscribers_ratio=5000.0))
+    assert moves(plan) == {"first": ("c",), "x": ("d",)}
+    assert plan.ring is None
 
 
 def test_with_nowhere_to_go_a_server_is_rented() -> None:
