@@ -51,7 +51,16 @@ def _version_of(program: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.groups()) if found else ()
 
 
-def nats_config(name: str, at: Endpoint, data: Path, *, tls: Tls | None, jetstream: bool, monitor_port: int = 0) -> str:
+def nats_config(
+    name: str,
+    at: Endpoint,
+    data: Path,
+    *,
+    tls: Tls | None,
+    jetstream: bool,
+    monitor_port: int = 0,
+    output_bytes: int | None = None,
+) -> str:
     """The file is JSON, which is also NATS's own format. The server writes its ports file to `data` once it listens."""
     config: dict[str, object] = {
         "host": at.host,
@@ -60,6 +69,8 @@ def nats_config(name: str, at: Endpoint, data: Path, *, tls: Tls | None, jetstre
         "ports_file_dir": str(data),
         "max_payload": _NATS_PAYLOAD_BYTES,
     }
+    if output_bytes is not None:
+        config["max_pending"] = output_bytes
     if monitor_port:
         config["http"] = f"{at.host}:{monitor_port}"
     if jetstream:
@@ -71,8 +82,9 @@ def nats_config(name: str, at: Endpoint, data: Path, *, tls: Tls | None, jetstre
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
 
 
-def redis_config(at: Endpoint, data: Path, *, tls: Tls | None) -> str:
+def redis_config(at: Endpoint, data: Path, *, tls: Tls | None, output_bytes: int | None = None) -> str:
     """Nothing is kept on disk: a broker's messages are gone with it, and are repaired by who published them."""
+    limit = _REDIS_PUBSUB_LIMIT if output_bytes is None else f"{output_bytes} 0 0"
     lines = [
         f"bind {at.host}",
         f"port {0 if tls else at.port}",
@@ -80,7 +92,7 @@ def redis_config(at: Endpoint, data: Path, *, tls: Tls | None) -> str:
         'save ""',
         "appendonly no",
         "daemonize no",
-        f"client-output-buffer-limit pubsub {_REDIS_PUBSUB_LIMIT}",
+        f"client-output-buffer-limit pubsub {limit}",
     ]
     if tls is not None:
         lines += [

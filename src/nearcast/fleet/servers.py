@@ -27,7 +27,8 @@ _USER = re.compile(r"[^\s\"'\\#]+")
 class ServerSpec:
     """What to start. `port` 0 means a free one, kept over restarts; `tls` has the server's certificate and key, and
     the authority (`ca_file`) and name by which clients know it. With `monitor`, a NATS server shows its counters at
-    another port, to anybody on this machine."""
+    another port, to anybody on this machine. `output_bytes`: a subscriber that has more than this still to read is cut
+    off; None for a limit that is far away."""
 
     kind: str
     name: str
@@ -38,6 +39,7 @@ class ServerSpec:
     tls: Tls | None = None
     monitor: bool = False
     monitor_port: int = 0
+    output_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in {NATS, REDIS}:
@@ -117,13 +119,20 @@ class Server(Child):
         at, tls = self.spec.endpoint_at(port), self.spec.tls
         if self.spec.kind == NATS:
             argv = [nats_program(), "-c", str(self._config)]
-            jetstream = self.spec.jetstream
-            text = nats_config(self.name, at, self.data, tls=tls, jetstream=jetstream, monitor_port=monitor_port)
+            text = nats_config(
+                self.name,
+                at,
+                self.data,
+                tls=tls,
+                jetstream=self.spec.jetstream,
+                monitor_port=monitor_port,
+                output_bytes=self.spec.output_bytes,
+            )
             for stale in self.data.glob("*.ports"):
                 stale.unlink()
         else:
             argv = [redis_program(), str(self._config)]
-            text = redis_config(at, self.data, tls=tls)
+            text = redis_config(at, self.data, tls=tls, output_bytes=self.spec.output_bytes)
         self._config.touch(mode=0o600)
         self._config.write_text(text)
         return Process.spawn(self.name, argv, log=self.log)

@@ -1,0 +1,50 @@
+"""A process that may use a share of one processor."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nearcast.domain.errors import ConfigError
+from nearcast.fleet.cpu import CpuShare
+
+BUSY = "while True: pass"
+
+
+def used_s(pid: int) -> float:
+    """Processor time so far, in seconds."""
+    ticks = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return sum(map(int, ticks)) / 100
+
+
+def test_a_busy_process_gets_its_share_and_then_runs_freely_again() -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as process:
+        try:
+            time.sleep(0.3)
+            with CpuShare(process.pid, 0.2):
+                before = used_s(process.pid)
+                time.sleep(1.5)
+                assert used_s(process.pid) - before <= 0.2 * 1.5 * 1.5
+            freed = used_s(process.pid)
+            until_s = time.monotonic() + 10
+            while used_s(process.pid) < freed + 0.2:
+                assert time.monotonic() < until_s, "it is still stopped"
+                time.sleep(0.05)
+        finally:
+            process.kill()
+
+
+def test_a_process_that_ends_meanwhile_is_no_trouble() -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as process:
+        with CpuShare(process.pid, 0.5):
+            process.kill()
+            process.wait()
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.1])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ConfigError, match="expected more than 0 and at most 1"):
+        CpuShare(1, share)
