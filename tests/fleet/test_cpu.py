@@ -37,11 +37,10 @@ def test_a_busy_process_gets_its_share_and_then_runs_freely_again() -> None:
 
 
 def test_a_process_that_ends_meanwhile_is_no_trouble() -> None:
-    with subprocess.Popen([sys.executable, "-c", BUSY]) as process:
-        with CpuShare(process.pid, 0.5):
-            process.kill()
-            process.wait()
-            time.sleep(0.1)
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as process, CpuShare(process.pid, 0.5):
+        process.kill()
+        process.wait()
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.1])

@@ -5,19 +5,22 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from nearcast.domain.errors import ConfigError
 
-_PERIOD_S = 0.02
+_LOOK_S = 0.005
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_SAVED_S = 0.1  # as much of its share as a process that was idle may use at once later
 
 
 class CpuShare:
-    """Use as `with CpuShare(pid, 0.05)`: the process is stopped for the rest of every 20 ms in which it has used its
-    share; at the end it runs freely again.
+    """Use as `with CpuShare(pid, 0.05)`: the process is stopped whenever it has used more than its share, over all its
+    threads, and until time has caught up; at the end it runs freely again.
 
-    Not promised: more than a share of wall time. A process that waits within its turn does not get it back.
+    Not promised: a share of less than a tick of the kernel's clock at a time.
     """
 
     def __init__(self, pid: int, share: float) -> None:
@@ -39,14 +42,20 @@ class CpuShare:
         self._thread.join()
 
     def _keep(self) -> None:
-        next_s = time.monotonic()
-        with contextlib.suppress(ProcessLookupError):
+        stopped = False
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            began_s, at_first = time.monotonic(), self._used_s()
             try:
-                while not self._over.is_set():
-                    os.kill(self._pid, signal.SIGCONT)
-                    time.sleep(_PERIOD_S * self._share)
-                    os.kill(self._pid, signal.SIGSTOP)
-                    next_s = max(next_s + _PERIOD_S, time.monotonic())
-                    time.sleep(max(0.0, next_s - time.monotonic()))
+                while not self._over.wait(_LOOK_S):
+                    owed_s = (time.monotonic() - began_s) * self._share - (self._used_s() - at_first)
+                    if owed_s > _SAVED_S:
+                        began_s += (owed_s - _SAVED_S) / self._share
+                    if (owed_s < 0) != stopped:
+                        stopped = not stopped
+                        os.kill(self._pid, signal.SIGSTOP if stopped else signal.SIGCONT)
             finally:
                 os.kill(self._pid, signal.SIGCONT)
+
+    def _used_s(self) -> float:
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
