@@ -1,6 +1,7 @@
 """Real servers: started, stopped, killed, paused, and never left behind."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -92,6 +94,23 @@ def test_a_restart_keeps_port_and_data_after_a_stop_a_kill_and_nothing(kind: str
             assert not any(alive(pid) for pid in pids[:3])
 
     within(30, scenario())
+
+
+def test_a_monitoring_port_answers_on_this_machine_and_is_kept_over_restarts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(ServerSpec(NATS, "s", monitor=True), tmp_path) as server:
+            url = server.monitor_url
+            assert url is not None
+            assert url.startswith("http://127.0.0.1:")
+            await server.kill()
+            await server.restart()
+            assert server.monitor_url == url
+            with await asyncio.to_thread(urlopen, f"{url}/varz", timeout=5) as answer:
+                assert json.load(answer)["server_name"] == "s"
+        async with running(ServerSpec(NATS, "without"), tmp_path) as server:
+            assert server.monitor_url is None
+
+    within(20.0, scenario())
 
 
 @KINDS

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nearcast.coordinator import Operator
+from nearcast.domain.errors import LeaseLost
 from nearcast.domain.load import TopicLoad
 from nearcast.domain.route import Strategy
 from nearcast.transport.config import Config
-from nearcast.wire.control import Loaded
+from nearcast.wire.control import Loaded, Status
 
 Loads = Mapping[str, Loaded]
 """By broker; those that have not reported are missing."""
@@ -40,12 +41,16 @@ class LoadAt:
     subscribers: int
 
 
-async def loads_of(config: Config, operator: Operator) -> Loads:
-    """Raises LeaseLost when nobody leads. Empty in a fleet that does not report."""
+async def loads_of(config: Config, operator: Operator, status: Status) -> Loads:
+    """Of every agent that the leader knows. Empty in a fleet that does not report, or when the leader is lost."""
     if not config.counts:
         return {}
-    asked = await asyncio.gather(*(operator.load(broker) for broker in config.brokers))
-    return {broker: each for broker, each in zip(config.brokers, asked, strict=True) if each.load is not None}
+    brokers = [each.broker for each in status.agents if each.present]
+    try:
+        asked = await asyncio.gather(*(operator.load(broker) for broker in brokers))
+    except LeaseLost:
+        return {}
+    return {broker: each for broker, each in zip(brokers, asked, strict=True) if each.load is not None}
 
 
 def broker_load(loaded: Loaded | None) -> BrokerLoad | None:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from nearcast.cli.connect import operator_of
+from nearcast.cli.fleet import as_it_is
 from nearcast.cli.loads import BrokerLoad, Loads, broker_load, loads_of
 from nearcast.cli.reach import round_trips
 from nearcast.domain.errors import LeaseLost, LinkError
@@ -26,6 +27,7 @@ class BrokerState:
     agent_silent_s: float | None
     agent_reads: int | None  # the newest protocol version
     load: BrokerLoad | None  # None when its agent has not reported
+    presence: str | None  # joining, present, draining or leaving; None when nobody leads who could say
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,18 @@ class State:
 
 
 async def look(config: Config, site: str = "") -> State:
-    asked = asyncio.gather(*(round_trips(config, site, broker, 1) for broker in config.brokers))
     leader, loads, bus_up, trouble = await _ask_leader(config)
-    found = zip(config.brokers, await asked, strict=True)
+    config = as_it_is(config, leader)
+    asked = await asyncio.gather(*(round_trips(config, site, broker, 1) for broker in config.brokers))
+    found = zip(config.brokers, asked, strict=True)
     return State(leader, bus_up, trouble, tuple(_broker(config, name, trips, leader, loads) for name, trips in found))
 
 
 async def _ask_leader(config: Config) -> tuple[Status | None, Loads, bool, str | None]:
     try:
         async with asyncio.timeout(10), operator_of(config) as operator:
-            return await operator.status(), await loads_of(config, operator), True, None
+            status = await operator.status()
+            return status, await loads_of(config, operator, status), True, None
     except LeaseLost as error:
         return None, {}, True, str(error)
     except (LinkError, TimeoutError) as error:
@@ -64,11 +68,13 @@ def _broker(config: Config, name: str, trips: list[float] | str, leader: Status 
     error = trips if isinstance(trips, str) else None
     rtt_ms = None if isinstance(trips, str) else round(trips[0] * 1e3, 3)
     agent, silent_s, reads = "unknown", None, None
+    presence = None
     if leader is not None:
+        presence = next((each.state.value for each in leader.brokers if each.name == name), None)
         heard = {each.broker: each for each in leader.agents}.get(name)
         agent = "present" if heard is not None and heard.present else "lost"
         if heard is not None:
             silent_s, reads = round(heard.silent_s, 1), heard.reads
     up = error is None
     url, load = at.endpoint.url, broker_load(loads.get(name))
-    return BrokerState(name, at.endpoint.kind, url, at.site, up, rtt_ms, error, agent, silent_s, reads, load)
+    return BrokerState(name, at.endpoint.kind, url, at.site, up, rtt_ms, error, agent, silent_s, reads, load, presence)

@@ -120,6 +120,9 @@ class Publication:
 
     def _do(self, instructions: list[Instruction]) -> None:
         self._follow(instructions)
+        for instruction in instructions:
+            if type(instruction) is Send:
+                self._count_mark(instruction)
         self._all_asked = False  # the route or a connection may have changed
         self._count.left = True
         self._count = self._tally.sent(self.machine.targets, self.machine.topic)
@@ -147,6 +150,13 @@ class Publication:
                 self._pool.publish(instruction.broker, AGENT_SUBJECT, seal(instruction.message, self._dialect))
             else:
                 raise AssertionError(f"a publisher does not {instruction}")
+
+    def _count_mark(self, send: Send) -> None:
+        """A high-water mark or a repeat: subscribers count it too, and it is not to look like somebody else's."""
+        count = self._tally.sent((send.broker,), self.machine.topic)
+        count.messages += 1
+        count.size_bytes += len(send.envelope.payload)
+        count.left = count is not self._count
 
     def _ask_for_confirmations(self) -> None:
         for broker in self.machine.waits_for():

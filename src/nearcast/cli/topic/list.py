@@ -50,7 +50,7 @@ async def _loads(config: Config) -> Loads:
     """Empty when nobody leads: where topics are is known without."""
     try:
         async with asyncio.timeout(10), operator_of(config) as operator:
-            return await loads_of(config, operator)
+            return await loads_of(config, operator, await operator.status())
     except (LeaseLost, LinkError, TimeoutError):
         return {}
 
