@@ -10,6 +10,7 @@ from nearcast.lab.experiments import (
     dynamoth_linger,
     dynamoth_overhead,
     dynamoth_reconfiguration,
+    dynamoth_replication,
     dynamoth_scalability,
 )
 
@@ -20,6 +21,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         dynamoth_linger.EXPERIMENT,
         dynamoth_overhead.EXPERIMENT,
         dynamoth_reconfiguration.EXPERIMENT,
+        dynamoth_replication.ALL_PUBLISHERS,
+        dynamoth_replication.ALL_SUBSCRIBERS,
         dynamoth_scalability.EXPERIMENT,
     )
 }

@@ -1,0 +1,139 @@
+"""One topic on one or several real servers, and how many publishers or subscribers they carry."""
+
+import asyncio
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from nearcast.brokers.connect import connector
+from nearcast.coordinator import Operator
+from nearcast.domain.errors import LeaseLost, LinkDown
+from nearcast.domain.route import Strategy
+from nearcast.fleet.commands import Command, CommandSpec
+from nearcast.fleet.cpu import CpuShare
+from nearcast.fleet.local import LocalSpec, launch
+from nearcast.fleet.supervisor import Supervisor
+from nearcast.lab.live.meter import MeterSpec, Seen
+from nearcast.transport.config import BUS, Config, load_config
+
+TOPIC = "crowd"
+_WARM_UP_S = 1.5
+_LED_S = 60.0
+_TICKS_PER_S = 100
+_MOST_LATE_S = 0.15  # the paper's bound
+_MOST_MISSING = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What so many publishers and subscribers saw for some seconds. `cpu_s`: used by all servers together."""
+
+    publishers: int
+    subscribers: int
+    expected: int
+    delivered: int
+    mean_s: float
+    p99_s: float
+    reports: int
+    cpu_s: float
+
+    @property
+    def carried(self) -> bool:
+        """Nearly all came, in time on average, and nobody was cut off."""
+        enough = self.delivered >= (1 - _MOST_MISSING) * self.expected
+        return enough and self.mean_s <= _MOST_LATE_S and not self.reports
+
+
+class Crowd:
+    """Use with `crowd_on`."""
+
+    def __init__(self, supervisor: Supervisor, state: Path, config: Config, seed: int) -> None:
+        self._supervisor = supervisor
+        self._state = state
+        self._config = config
+        self._seed = seed
+        self._probes = 0
+
+    async def route(self, strategy: Strategy, brokers: Sequence[str]) -> None:
+        deadline_s = time.monotonic() + _LED_S
+        while True:
+            with suppress(LinkDown, LeaseLost):
+                async with self._operator() as operator:
+                    answering = {each.broker for each in (await operator.status()).agents if each.present}
+                    if answering >= set(brokers):
+                        await operator.move(TOPIC, strategy, tuple(brokers))
+                        return
+            if time.monotonic() > deadline_s:
+                raise LeaseLost(f"no coordinator led the agents of {', '.join(brokers)} within {_LED_S:.0f} s")
+            await asyncio.sleep(0.2)
+
+    async def probe(
+        self, publishers: int, subscribers: int, *, rate: float, seconds: float, share: float = 1.0, site: str = ""
+    ) -> Probe:
+        """`share`: of a processor, for each server, while it is measured. `site`: where subscribers are."""
+        self._probes += 1
+        pids = [self._supervisor.child(broker).pid for broker in self._config.brokers]
+        listeners = await self._start("listeners", subscribers, site=site)
+        senders = await self._start("senders", publishers, rate=rate)
+        try:
+            with ExitStack() as shares:
+                if share < 1:
+                    for pid in pids:
+                        shares.enter_context(CpuShare(pid, share))
+                await asyncio.sleep(_WARM_UP_S)
+                before_s = sum(map(_used_s, pids))
+                for each in (listeners, senders):
+                    each.send(signal.SIGUSR1)
+                await asyncio.sleep(seconds)
+                cpu_s = sum(map(_used_s, pids)) - before_s
+                sent, got = await self._seen(senders), await self._seen(listeners)
+        finally:
+            await asyncio.gather(senders.kill(), listeners.kill())
+        expected = sent.published * subscribers
+        return Probe(
+            publishers, subscribers, expected, got.delivered, got.mean_s, got.p99_s, got.reports, round(cpu_s, 3)
+        )
+
+    async def _start(self, name: str, count: int, *, rate: float = 0.0, site: str = "") -> Command:
+        name = f"{name}-{self._probes}"
+        file = self._state / f"{name}.json"
+        seen = self._state / f"{name}.seen"
+        spec = MeterSpec(str(self._config.path), str(seen), name, site, TOPIC, count, rate, seed=self._seed)
+        file.write_bytes(msgspec.json.encode(spec))
+        argv = (sys.executable, "-m", "nearcast.lab.live.meter", str(file))
+        return await Command.start(CommandSpec(name, "clients", argv, start_s=120.0), self._state)
+
+    async def _seen(self, command: Command) -> Seen:
+        command.send(signal.SIGTERM)
+        file = self._state / f"{command.name}.seen"
+        deadline_s = time.monotonic() + 10.0
+        while not file.exists():
+            if time.monotonic() > deadline_s:
+                raise command.failure("does not say what it saw")
+            await asyncio.sleep(0.02)
+        return msgspec.json.decode(file.read_bytes(), type=Seen)
+
+    def _operator(self) -> Operator:
+        name = f"crowd{time.monotonic_ns()}"
+        return Operator(name, connector(self._config.endpoints(), name=name), bus=BUS, dialect=self._config.dialect)
+
+
+@asynccontextmanager
+async def crowd_on(spec: LocalSpec, seed: int) -> AsyncIterator[Crowd]:
+    """Everything that it started has ended afterwards."""
+    with tempfile.TemporaryDirectory(prefix="nearcast-lab-") as folder:
+        async with Supervisor(Path(folder)) as supervisor:
+            config = load_config(await launch(supervisor, spec))
+            yield Crowd(supervisor, Path(folder), config, seed)
+
+
+def _used_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
