@@ -15,29 +15,39 @@ from nearcast.cli.options import ConfigFile
 from nearcast.control.forwarder import MOST_INCARNATIONS
 from nearcast.domain.errors import ConfigError
 from nearcast.transport.clock import SystemClock
-from nearcast.transport.config import BUS, Config, load_config
+from nearcast.transport.config import BUS, BrokerAt, Config, load_config
+from nearcast.transport.directory import Directory
 from nearcast.transport.process import run_until_stopped, say_ready, wait_until
 
 
 def run_agent(
     broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="The broker that this agent is beside.")],
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="Its address, where the configuration does not name it.")
+    ] = "",
+    monitor: Annotated[str, typer.Option(metavar="URL", help="Likewise, where a NATS server shows its counters.")] = "",
+    capacity: Annotated[
+        float | None, typer.Option(metavar="BYTES/S", min=1, help="Likewise, what it can send.", show_default=False)
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run the agent of one broker, until it is stopped.
+    """Run the agent of one broker, until it is stopped. A broker that is not in the file also needs `broker add`.
 
     Prints one JSON line when it is connected to its broker and to the control bus.
     """
     loaded = load_config(config)
-    if broker not in loaded.brokers:
-        raise ConfigError(f"{loaded.path}: no broker {broker!r}; brokers are {', '.join(loaded.brokers)}")
-    raise typer.Exit(run_until_stopped(lambda stopped: _serve(loaded, broker, stopped)))
+    at = BrokerAt(loaded.added(url), "", capacity, monitor or None) if url else loaded.brokers.get(broker)
+    if at is None:
+        raise ConfigError(f"{loaded.path}: no broker {broker!r}; brokers are {', '.join(loaded.brokers)}: give --url")
+    raise typer.Exit(run_until_stopped(lambda stopped: _serve(loaded, broker, at, stopped)))
 
 
-async def _serve(config: Config, broker: str, stopped: asyncio.Event) -> None:
-    name, clock, at = f"agent-{broker}", SystemClock(), config.brokers[broker]
+async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Event) -> None:
+    name, clock, directory = f"agent-{broker}", SystemClock(), Directory(config, at.site)
+    directory.learn(((broker, at.endpoint.url),) if broker not in config.brokers else ())
     agent = Agent(
         broker,
-        connector(config.endpoints(at.site), name=name),
+        connector(directory, name=name),
         config.ring,
         bus=BUS,
         incarnation=1 + secrets.randbelow(MOST_INCARNATIONS - 1),
@@ -46,6 +56,7 @@ async def _serve(config: Config, broker: str, stopped: asyncio.Event) -> None:
         timing=config.timing,
         analyzer=Analyzer(broker, at.out_bytes_per_s or math.inf) if config.counts else None,
         counters=counters_of(at, agent=name, clock=clock) if config.counts else None,
+        learn=directory.learn,
     )
     agent.start()
     try:

@@ -8,7 +8,10 @@ from nearcast.brokers.connect import connector
 from nearcast.cli.options import ConfigFile
 from nearcast.client.open import unique_name
 from nearcast.coordinator import Coordinator
+from nearcast.coordinator.brokers import Fleet
+from nearcast.domain.broker import BrokerRecord, Presence
 from nearcast.domain.errors import StoreDown
+from nearcast.fleet.rental import LocalProvisioner
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, Config, load_config
@@ -46,6 +49,7 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
         clock=SystemClock(),
         timing=config.timing,
         loop=config.loop,
+        fleet=_fleet(config),
     )
     coordinator.start()
     try:
@@ -55,3 +59,12 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
     finally:
         await coordinator.close()
         await store.close()
+
+
+def _fleet(config: Config) -> Fleet:
+    named = tuple(
+        BrokerRecord(name, Presence.PRESENT, at.endpoint.url, at.site, at.out_bytes_per_s)
+        for name, at in config.brokers.items()
+    )
+    provisioner = None if config.provisioner is None else LocalProvisioner(config.provisioner)
+    return Fleet(named, provisioner, config.minimum)

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +12,7 @@ import typer
 
 from nearcast.cli.options import AsJson
 from nearcast.cli.output import print_json
-from nearcast.fleet.local import LocalSpec, launch, launch_own
+from nearcast.fleet.local import LocalSpec, launch, launch_own, renting_for
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run_until_stopped
@@ -48,6 +49,7 @@ def start_fleet(
 
     Other commands find the configuration in ./.nearcast, or by --config.
     """
+    renting: Callable[[Supervisor], AbstractAsyncContextManager[object]] = _not_renting
     if config is None:
         hop_s = (delay_ms or 0.0) / 1e3
         spec = LocalSpec(
@@ -57,15 +59,16 @@ def start_fleet(
             near_s=0.0005 if hop_s else 0.0,
             hop_s=hop_s,
             out_bytes_per_s=capacity,
+            rents=True,
         )
-        everything = partial(launch, spec=spec)
+        everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
         ours = {"--sites": sites, "--brokers": brokers, "--delay": delay_ms, "--capacity": capacity}
         for option, given in ours.items():
             if given is not None:
                 raise typer.BadParameter(f"{option} is for servers that are started here: leave it out with --config")
         everything = partial(_launch_for, config=load_config(config), coordinators=coordinators)
-    raise typer.Exit(run_until_stopped(lambda stopped: _serve(everything, state, as_json, stopped)))
+    raise typer.Exit(run_until_stopped(lambda stopped: _serve(everything, renting, state, as_json, stopped)))
 
 
 async def _launch_for(supervisor: Supervisor, config: Config, coordinators: int) -> Path:
@@ -74,14 +77,28 @@ async def _launch_for(supervisor: Supervisor, config: Config, coordinators: int)
     return path
 
 
+def _not_renting(_supervisor: Supervisor) -> AbstractAsyncContextManager[None]:
+    """Servers that are not ours do not become more by our doing."""
+    return nullcontext()
+
+
 async def _serve(
-    everything: Callable[[Supervisor], Awaitable[Path]], state: Path, as_json: bool, stopped: asyncio.Event
+    everything: Callable[[Supervisor], Awaitable[Path]],
+    renting: Callable[[Supervisor], AbstractAsyncContextManager[object]],
+    state: Path,
+    as_json: bool,
+    stopped: asyncio.Event,
 ) -> None:
     def say(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
     async def start(supervisor: Supervisor) -> None:
         config = await everything(supervisor)
+        async with renting(supervisor):
+            tell(supervisor, config)
+            await asyncio.Event().wait()
+
+    def tell(supervisor: Supervisor, config: Path) -> None:
         children = supervisor.status.children
         if as_json:
             print_json({"ready": True, "config": str(config), "children": children})

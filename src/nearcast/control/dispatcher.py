@@ -148,9 +148,9 @@ class Dispatcher:
             return []
         self.term = max(self.term, message.term)
         self.lease_until_s = max(self.lease_until_s, message.asked_s + message.lease_s)
-        if message.ring_version > self.ring.version:
-            self._take_ring(Ring(message.ring, message.ring_version))
-        if message.ring_version == self.ring.version:
+        if message.ring_version >= self.ring.version:  # what our file says of the first one is a guess
+            if message.ring != self.ring.brokers or message.ring_version > self.ring.version:
+                self._take_ring(Ring(message.ring, message.ring_version))
             self._ring_addresses = message.addresses
         if self._coming is not None and (message.term > self._coming_term or self.ring.version >= self._coming.version):
             self._coming = None  # made, or given up with the leader that announced it

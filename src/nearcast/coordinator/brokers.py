@@ -5,6 +5,7 @@ joining --its agent is heard--> present --drain--> draining --remove, when it is
 """
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -136,6 +137,8 @@ class Brokers:
         self.forget()
         for record in records:
             self._take(record)
+            if record.rented and record.state in {Presence.PRESENT, Presence.DRAINING}:
+                self._crew.start(self._find_again(record.name, self._reign), f"address of {record.name}")
 
     def forget(self) -> None:
         """Another leads."""
@@ -269,6 +272,24 @@ class Brokers:
                     self._trouble[name] = str(error)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             await self._clock.sleep(pause_s)
+
+    async def _find_again(self, name: str, reign: int) -> None:
+        """A rented server may have been started anew, at another address, while nobody led."""
+        pause_s = self._leader.timing.retry_s
+        while self._reign == reign and (provisioner := self._fleet.provisioner) is not None:
+            record = self._records[name]
+            if record.state not in {Presence.PRESENT, Presence.DRAINING}:
+                return
+            try:
+                rented = await provisioner.rent(name)
+            except FleetError:
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                continue
+            if rented.url != record.url:
+                with contextlib.suppress(LeaseLost):
+                    await self._advance(record, replace(record, url=rented.url))
+            return
 
     async def _advance(self, was: BrokerRecord, now: BrokerRecord) -> None:
         """Unless an order has changed it meanwhile."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,3 +79,8 @@ def _facts(line: str) -> Mapping[str, object] | None:
     except json.JSONDecodeError:
         return None
     return {key: value for key, value in facts.items() if key != "ready"} if facts.get("ready") is True else None
+
+
+def own_command(name: str, kind: str, command: Sequence[str], config: Path) -> CommandSpec:
+    """One of nearcast's own, by the interpreter that runs this."""
+    return CommandSpec(name, kind, (sys.executable, "-m", "nearcast", *command, "--config", str(config)))

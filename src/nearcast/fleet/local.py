@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from nearcast.domain.errors import ConfigError
-from nearcast.fleet.commands import CommandSpec
+from nearcast.fleet.commands import CommandSpec, own_command
 from nearcast.fleet.ports import HOST, free_port
+from nearcast.fleet.rental import Rental, RentalSpec, renting
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.supervisor import Supervisor
@@ -19,6 +21,7 @@ from nearcast.wire.dialect import NEWEST
 
 CONFIG_FILE = "nearcast.toml"
 WAN_SOCKET = "wan.sock"
+RENTAL_SOCKET = "provisioner.sock"
 _MOST_SITES = 16
 
 
@@ -27,6 +30,7 @@ class LocalSpec:
     """One broker per site. `near_s` is the one-way delay within a site, `hop_s` what each site further away adds.
 
     Without delays (both 0) clients reach the brokers directly. `out_bytes_per_s` is each broker's configured capacity.
+    With `rents`, the configuration says that further servers can be had (see `rental.renting`, which provides them).
     """
 
     sites: int = 3
@@ -39,6 +43,9 @@ class LocalSpec:
     protocol: int = NEWEST
     analyzer: bool = True
     out_bytes_per_s: float | None = None
+    link_bytes_per_s: float | None = None
+    output_bytes: int | None = None
+    rents: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.sites <= _MOST_SITES:
@@ -62,7 +69,8 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     state = supervisor.state.resolve()
     bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True))
     monitor = spec.analyzer and spec.kind == NATS
-    servers = [await supervisor.start(ServerSpec(spec.kind, broker, monitor=monitor)) for broker in spec.brokers]
+    specs = [ServerSpec(spec.kind, each, monitor=monitor, output_bytes=spec.output_bytes) for each in spec.brokers]
+    servers = [await supervisor.start(each) for each in specs]
     urls = [server.endpoint.url for server in servers]
     links = _links(spec, urls)
     if links:
@@ -83,9 +91,16 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
 async def launch_own(supervisor: Supervisor, config: Path, brokers: Iterable[str], coordinators: int) -> None:
     """Starts nearcast's own processes for servers that run already."""
     for broker in brokers:
-        await supervisor.start(_own(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
+        await supervisor.start(own_command(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
     for number in range(1, coordinators + 1):
-        await supervisor.start(_own(f"coordinator-{number}", "coordinator", ("coordinator",), config))
+        await supervisor.start(own_command(f"coordinator-{number}", "coordinator", ("coordinator",), config))
+
+
+def renting_for(supervisor: Supervisor, spec: LocalSpec) -> AbstractAsyncContextManager[Rental]:
+    """Servers like those that were launched. A rented one is reached directly, from wherever."""
+    state = supervisor.state.resolve()
+    rental = RentalSpec(spec.kind, state / CONFIG_FILE, spec.analyzer, spec.out_bytes_per_s)
+    return renting(supervisor, rental, state / RENTAL_SOCKET)
 
 
 def _links(spec: LocalSpec, urls: list[str]) -> tuple[WanLink, ...]:
@@ -93,14 +108,16 @@ def _links(spec: LocalSpec, urls: list[str]) -> tuple[WanLink, ...]:
     if not spec.near_s and not spec.hop_s:
         return ()
     return tuple(
-        WanLink(spec.site(site), name, urls[broker], free_port(), Shape(spec.delay_s(site, broker), spec.jitter_s))
+        WanLink(
+            spec.site(site),
+            name,
+            urls[broker],
+            free_port(),
+            Shape(spec.delay_s(site, broker), spec.jitter_s, spec.link_bytes_per_s),
+        )
         for site in range(spec.sites)
         for broker, name in enumerate(spec.brokers)
     )
-
-
-def _own(name: str, kind: str, command: tuple[str, ...], config: Path) -> CommandSpec:
-    return CommandSpec(name, kind, (sys.executable, "-m", "nearcast", *command, "--config", str(config)))
 
 
 def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[WanLink, ...]) -> str:
@@ -120,6 +137,8 @@ def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[
     for link in links:
         way = f"{urlsplit(link.url).scheme}://{HOST}:{link.port}"
         parts.append(f'\n[[way]]\nsite = "{link.site}"\nbroker = "{link.broker}"\nurl = "{way}"')
+    if spec.rents:
+        parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
     if spec.timing:
         parts.append("\n[timing]\n" + "\n".join(f"{key} = {value}" for key, value in spec.timing.items()))
     return "\n".join(parts) + "\n"

@@ -61,6 +61,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._status: dict[str, ChildStatus] = {}
         self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._vital: dict[str, bool] = {}
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
         self._running = False
@@ -103,17 +104,21 @@ class Supervisor:
                 task.result()
 
     @overload
-    async def start(self, spec: ServerSpec) -> Server: ...
+    async def start(self, spec: ServerSpec, *, vital: bool = True) -> Server: ...
     @overload
-    async def start(self, spec: CommandSpec) -> Command: ...
-    async def start(self, spec: ServerSpec | CommandSpec) -> Server | Command:
-        """Return when it is ready; from then on it is kept running. Raises FleetError when it does not start."""
+    async def start(self, spec: CommandSpec, *, vital: bool = True) -> Command: ...
+    async def start(self, spec: ServerSpec | CommandSpec, *, vital: bool = True) -> Server | Command:
+        """Return when it is ready; from then on it is kept running. Raises FleetError when it does not start.
+
+        `vital`: when it is given up, all is (see `keep`); else that is said, and the rest goes on.
+        """
         if not self._running:
             raise FleetError(f"{spec.name}: the fleet in {self.state} is not running")
         if spec.name in self._children:
             raise FleetError(f"{spec.name}: there is a child of this name already")
         child = Server(spec, self.state) if isinstance(spec, ServerSpec) else Command(spec, self.state)
         self._children[spec.name] = child
+        self._vital[spec.name] = vital
         try:
             await child.restart()
         except BaseException:
@@ -187,7 +192,7 @@ class Supervisor:
         return FleetStatus(os.getpid(), mark, "running" if self._running else "stopped", children)
 
     async def _watch(self, child: Child) -> None:
-        """Ends by an error only: the child is given up."""
+        """Ends when the child is given up: by an error, if it is vital."""
         deaths, born_s = 0, time.monotonic()
         while True:
             how = _ending(await child.wait())
@@ -208,7 +213,11 @@ class Supervisor:
                 break
             else:
                 self._note(child, state="failed", last_end=how)
-                raise FleetError(f"{child.name} is given up after {deaths} ends in a row right at its start: {trouble}")
+                given_up = f"{child.name} is given up after {deaths} ends in a row right at its start: {trouble}"
+                if self._vital[child.name]:
+                    raise FleetError(given_up)
+                self._say(given_up)
+                return
             restarts = self._status[child.name].restarts + 1
             self._note(child, restarts=restarts)
             self._say(f"{child.name} runs again, as process {child.pid}; restarts: {restarts}")
@@ -219,8 +228,8 @@ class Supervisor:
         self._watchers[child.name] = watcher
 
     def _watched(self, watcher: asyncio.Task[None]) -> None:
-        if not watcher.cancelled() and self._failure is None:
-            self._failure = watcher.exception()
+        if not watcher.cancelled() and self._failure is None and (failure := watcher.exception()) is not None:
+            self._failure = failure
             self._failed.set()
 
     async def _unwatch(self, name: str) -> None:

@@ -25,13 +25,14 @@ async def _list(config: Config, site: str, as_json: bool) -> None:
 
 def show_brokers(state: State) -> None:
     print_table(
-        ("broker", "site", "address", "state", "agent", "reads protocol", "carries"),
+        ("broker", "site", "address", "server", "fleet", "agent", "reads protocol", "carries"),
         [
             (
                 each.name,
                 each.site,
                 each.url,
                 f"up, {each.rtt_ms} ms" if each.up else f"DOWN: {each.error}",
+                each.presence or "unknown",
                 _agent(each.agent, each.agent_silent_s),
                 str(each.agent_reads or ""),
                 _carries(each.load),

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import operator_of
+from nearcast.cli.fleet import as_it_is
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.domain.route import Strategy
@@ -28,8 +29,6 @@ def move_topic(
     """Move a topic; returns when its clients are being told. Nothing is lost meanwhile."""
     validate_topic(topic)
     loaded = load_config(config)
-    for broker in brokers:
-        loaded.endpoints()(broker)  # an unknown one is told here, with those there are
     if strategy is Strategy.SINGLE and len(set(brokers)) != 1:
         raise typer.BadParameter(
             f"{len(set(brokers))} brokers; with --strategy single there is one", param_hint="BROKERS"
@@ -50,6 +49,10 @@ async def _move(
     as_json: bool,
 ) -> None:
     async with operator_of(config) as operator:
+        if any(broker not in config.brokers for broker in brokers):
+            known = as_it_is(config, await operator.status())
+            for broker in brokers:
+                known.endpoints()(broker)  # an unknown one is told here, with those there are
         epoch = await operator.move(topic, strategy, brokers, eager=eager, timeout_s=timeout_s)
     if as_json:
         print_json({"topic": topic, "epoch": epoch, "strategy": strategy.value, "brokers": brokers})
