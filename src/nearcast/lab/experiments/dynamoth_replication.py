@@ -26,7 +26,8 @@ _SERVERS = (1, 3)
 _ENOUGH_FOR = 400  # subscribers
 _SUBSCRIBERS = (100, 200, 300, 400, 500, 600, 700, 800)
 _QUICK_SUBSCRIBERS = (100, 300, 600)
-_LINE_BYTES_PER_S = 400_000.0
+_LINE_BYTES_PER_S = 2e6
+_SIZE_BYTES = 1000
 _OUTPUT_BYTES = 256 * 1024
 _NEAR_S = 0.002
 _FIRST = 50  # publishers
@@ -119,7 +120,7 @@ async def _most_publishers(crowd: Crowd, first: int, seconds: float, site: str, 
     """Doubles until it is too much, then halves the interval in which the answer lies."""
     carried, too_many, count = 0, None, first
     while too_many is None or too_many - carried > max(1.0, _RESOLUTION * carried):
-        probe = await crowd.probe(count, 1, rate=_RATE, seconds=seconds, site=site)
+        probe = await crowd.probe(count, 1, rate=_RATE, seconds=seconds, size=_SIZE_BYTES, site=site)
         found(probe)
         if probe.carried:
             carried = count

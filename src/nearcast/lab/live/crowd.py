@@ -26,6 +26,7 @@ from nearcast.transport.config import BUS, Config, load_config
 TOPIC = "crowd"
 _WARM_UP_S = 1.5
 _LED_S = 60.0
+_END_S = 20.0
 _TICKS_PER_S = 100
 _MOST_LATE_S = 0.15  # the paper's bound
 _MOST_MISSING = 0.05
@@ -75,13 +76,21 @@ class Crowd:
             await asyncio.sleep(0.2)
 
     async def probe(
-        self, publishers: int, subscribers: int, *, rate: float, seconds: float, share: float = 1.0, site: str = ""
+        self,
+        publishers: int,
+        subscribers: int,
+        *,
+        rate: float,
+        seconds: float,
+        size: int = 100,
+        share: float = 1.0,
+        site: str = "",
     ) -> Probe:
         """`share`: of a processor, for each server, while it is measured. `site`: where subscribers are."""
         self._probes += 1
         pids = [self._supervisor.child(broker).pid for broker in self._config.brokers]
         listeners = await self._start("listeners", subscribers, site=site)
-        senders = await self._start("senders", publishers, rate=rate)
+        senders = await self._start("senders", publishers, rate=rate, size=size)
         try:
             with ExitStack() as shares:
                 if share < 1:
@@ -94,18 +103,18 @@ class Crowd:
                 await asyncio.sleep(seconds)
                 cpu_s = sum(map(_used_s, pids)) - before_s
                 sent, got = await self._seen(senders), await self._seen(listeners)
-        finally:
-            await asyncio.gather(senders.kill(), listeners.kill())
+        finally:  # in order: who just vanishes is missed by the next listeners
+            await asyncio.gather(senders.stop(_END_S), listeners.stop(_END_S))
         expected = sent.published * subscribers
         return Probe(
             publishers, subscribers, expected, got.delivered, got.mean_s, got.p99_s, got.reports, round(cpu_s, 3)
         )
 
-    async def _start(self, name: str, count: int, *, rate: float = 0.0, site: str = "") -> Command:
+    async def _start(self, name: str, count: int, *, rate: float = 0.0, size: int = 0, site: str = "") -> Command:
         name = f"{name}-{self._probes}"
         file = self._state / f"{name}.json"
         seen = self._state / f"{name}.seen"
-        spec = MeterSpec(str(self._config.path), str(seen), name, site, TOPIC, count, rate, seed=self._seed)
+        spec = MeterSpec(str(self._config.path), str(seen), name, site, TOPIC, count, rate, size, self._seed)
         file.write_bytes(msgspec.json.encode(spec))
         argv = (sys.executable, "-m", "nearcast.lab.live.meter", str(file))
         return await Command.start(CommandSpec(name, "clients", argv, start_s=120.0), self._state)
