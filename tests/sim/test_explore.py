@@ -8,7 +8,7 @@ from nearcast.control.rules import NAMES
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.sim.counterexamples import COUNTEREXAMPLES, find, page
-from nearcast.sim.explore import Exploration, search
+from nearcast.sim.explore import Exploration, explore, search, wander
 from nearcast.sim.explored_telling import condensed
 from nearcast.sim.freeze import clone, freeze
 from nearcast.sim.scenarios import FULL_ONLY, QUICK, SCENARIOS
@@ -16,9 +16,9 @@ from nearcast.sim.scenarios import FULL_ONLY, QUICK, SCENARIOS
 
 def assert_holds(name: str) -> None:
     """The figures are printed by `nearcast lab explore`."""
-    run = search(SCENARIOS[name], name=name)
+    run = explore(SCENARIOS[name], name=name)
     assert run.violation is None, f"{name}: {run.violation}"
-    assert run.complete, f"{name}: more than {run.states} states"
+    assert run.fine, f"{name}: more than {run.states} states"
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -62,6 +62,16 @@ def test_leaving_out_orders_leaves_out_no_outcome(name: str, without: str | None
     whole = search(replace(scenario, reduced=False), on_and_on=True)
     assert reduced.outcomes == whole.outcomes
     assert reduced.states <= whole.states
+
+
+def test_random_runs_find_what_goes_wrong_without_a_rule_and_nothing_with_all() -> None:
+    scenario = replace(SCENARIOS["one move"], walks=2000)
+    fine = wander(scenario)
+    assert (fine.violation, fine.walks, fine.fine) == (None, 2000, True)
+    wrong = wander(replace(scenario, rules=scenario.rules.without("prepare_first")))
+    assert wrong.violation is not None
+    assert wrong.violation.what == "lost silently: 1:1"
+    assert wrong.violation.trace
 
 
 def test_the_same_search_twice_visits_the_same_states() -> None:

@@ -5,17 +5,19 @@ of processes, and tries every order in which the heads of those channels, the wo
 passes only when nothing is under way: timers are long against the network, which is the protocol's one timing
 assumption. A fault that breaks the assumption (a process asleep) is an event of its own.
 
-`search` visits each reachable state once. A state in which a message is lost silently, delivered twice or out of
-order, goes round in circles, or in which a move never ends, is a `Violation` with the events that lead to it.
+`search` visits each reachable state once; `wander` runs from the start to the end many times, at random, where there
+are too many states to visit. A state in which a message is lost silently, delivered twice or out of order, goes round
+in circles, or in which a move never ends, is a `Violation` with the events that lead to it.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nearcast.sim.explored_judge import outcome, verdict
 from nearcast.sim.explored_outbox import Violated
@@ -45,6 +47,12 @@ class Exploration:
     complete: bool
     violation: Violation | None
     outcomes: frozenset[object] = field(default=frozenset(), repr=False)
+    walks: int = 0  # random runs, where there were any
+
+    @property
+    def fine(self) -> bool:
+        """Nothing was found, and all was looked at that was to be."""
+        return self.violation is None and (self.complete or self.walks > 0)
 
 
 class _Visited:
@@ -152,6 +160,37 @@ class _Search:
     def trace(self, number: int, last: Event | None) -> tuple[str, ...]:
         events = [self.bits.values[bit] for bit in self.visited.way_to(number)]
         return self.world.tell([*events, last] if last else events)
+
+
+def explore(scenario: Scenario, *, name: str = "") -> Exploration:
+    """Every interleaving, or as many random ones as the scenario asks for."""
+    return wander(scenario, name=name) if scenario.walks else search(scenario, name=name)
+
+
+def wander(scenario: Scenario, *, name: str = "", seed: int = 1) -> Exploration:
+    """Random runs; what can happen next is equally likely. No order is left out. Stops at the first violation.
+
+    `states` counts those at which a run stood, again and again where runs met.
+    """
+    began_s = time.perf_counter()
+    world = World(replace(scenario, reduced=False))
+    rng = random.Random(seed)
+    transitions = walks = 0
+    violation: Violation | None = None
+    while walks < scenario.walks and violation is None:
+        walks += 1
+        state, way = world.first(), list[Event]()
+        try:
+            while events := world.events(state):
+                way.append(rng.choice(events))
+                state = world.after(state, way[-1])
+            what = verdict(scenario, world.layout, state)
+        except Violated as found:
+            what = str(found)
+        transitions += len(way)
+        violation = Violation(what, world.tell(way)) if what is not None else None
+    seconds = time.perf_counter() - began_s
+    return Exploration(name, transitions + walks, transitions, walks, seconds, False, violation, walks=walks)
 
 
 def search(

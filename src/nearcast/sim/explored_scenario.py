@@ -64,6 +64,7 @@ class Scenario:
     topic: str = TOPIC  # its name decides which broker is its directory
     beside: bool = True  # an agent hears its own broker at once; its lag is then in the paths it forwards over
     reduced: bool = True  # leave out orders that make no difference
+    walks: int = 0  # too many states to visit: as many random runs instead
 
     @property
     def first_ring(self) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ def _changes() -> dict[str, Scenario]:
     return out
 
 
+_WALKS = 50_000
+
 _STAGED = _LASTING
 """For faults that must meet in a certain order: every interleaving of what is under way, few of what happens when."""
 
@@ -115,9 +117,25 @@ SCENARIOS: dict[str, Scenario] = {
     "two publishers": replace(_ONE_MOVE, about="two publishers", publishers=(1, 2)),
     "chain": _CHAIN,
     "there and back": replace(_CHAIN, about="there and back again", brokers=_TWO, moves=(_on("H1"), _on("H0"))),
-    "chain at any time": replace(_CHAIN, about="a second move at any time", one_by_one=False),
+    "chain at any time": replace(_CHAIN, about="a second move at any time", one_by_one=False, walks=_WALKS),
+    "chain at any time, nobody publishes": replace(
+        _CHAIN, about="the same, but nobody publishes", one_by_one=False, publishers=()
+    ),
     "there and back at any time": replace(
-        _CHAIN, about="there and back, at any time", brokers=_TWO, moves=(_on("H1"), _on("H0")), one_by_one=False
+        _CHAIN,
+        about="there and back, at any time",
+        brokers=_TWO,
+        moves=(_on("H1"), _on("H0")),
+        one_by_one=False,
+        walks=_WALKS,
+    ),
+    "there and back at any time, nobody publishes": replace(
+        _CHAIN,
+        about="the same, but nobody publishes",
+        brokers=_TWO,
+        moves=(_on("H1"), _on("H0")),
+        one_by_one=False,
+        publishers=(),
     ),
     "subscriber joins": _JOINS,
     "subscriber joins, 2 messages": replace(_JOINS, messages=2),
@@ -134,10 +152,12 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     **_changes(),
     **_SCRIPTED,
-    "broker crashes (old)": replace(_LASTING, about="the old broker", faults=("crash H0", "restart H0")),
-    "broker crashes (new)": replace(_LASTING, about="the new broker", faults=("crash H1", "restart H1")),
+    "broker crashes (old)": replace(_LASTING, about="the old broker", faults=("crash H0", "restart H0"), walks=_WALKS),
+    "broker crashes (new)": replace(_LASTING, about="the new broker", faults=("crash H1", "restart H1"), walks=_WALKS),
     "agent crashes (old)": replace(_LASTING, about="the agent of the old broker", faults=("crash AH0", "restart AH0")),
-    "agent crashes (new)": replace(_LASTING, about="the agent of the new broker", faults=("crash AH1", "restart AH1")),
+    "agent crashes (new)": replace(
+        _LASTING, about="the agent of the new broker", faults=("crash AH1", "restart AH1"), walks=_WALKS
+    ),
     "publisher crashes": replace(_LASTING, about="the publisher", faults=("crash P0",)),
     "coordinator crashes": replace(_ONE_MOVE, about="the coordinator; the next leader goes on", faults=("crash C",)),
     "coordinator replaced": replace(
@@ -154,7 +174,7 @@ SCENARIOS: dict[str, Scenario] = {
     "publisher cut off": replace(_LASTING, about="the publisher's connection", faults=("cut P0-H0",)),
     "publisher asleep": replace(_LASTING, about="beyond its lease", faults=("sleep P0", "wake P0")),
     "subscriber asleep": replace(_LASTING, about="beyond its lease", faults=("sleep S", "wake S")),
-    "agent asleep": replace(_LASTING, about="beyond its lease", faults=("sleep AH0", "wake AH0")),
+    "agent asleep": replace(_LASTING, about="beyond its lease", faults=("sleep AH0", "wake AH0"), walks=_WALKS),
     "agent isolated": replace(_LASTING, about="from the coordinator", faults=("isolate AH0", "rejoin AH0")),
 }
 
@@ -165,6 +185,7 @@ FULL_ONLY = (
     "chain",
     "there and back",
     "chain at any time",
+    "chain at any time, nobody publishes",
     "there and back at any time",
     "subscriber joins, 2 messages",
     "agent restarts while the publisher lags",

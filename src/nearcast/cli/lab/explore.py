@@ -12,7 +12,8 @@ from nearcast.cli.progress import progress_bar
 from nearcast.control.rules import NAMES
 from nearcast.lab.fanout import available_jobs, map_seeds
 from nearcast.sim.counterexamples import COUNTEREXAMPLES, find, page
-from nearcast.sim.explore import Exploration, search
+from nearcast.sim.explore import Exploration
+from nearcast.sim.explore import explore as explore_scenario
 from nearcast.sim.scenarios import QUICK, SCENARIOS
 
 
@@ -56,7 +57,7 @@ def explore(
         print_json([_as_dict(run) for run in runs])
     else:
         _show(runs)
-    if any(run.violation is None for run in runs) if without else any(not run.complete for run in runs):
+    if any(run.violation is None for run in runs) if without else any(not run.fine for run in runs):
         raise typer.Exit(1)
 
 
@@ -64,7 +65,7 @@ def _explore_one(names: tuple[str, ...], without: str | None, number: int) -> Ex
     scenario = SCENARIOS[names[number]]
     if without is not None:
         scenario = replace(scenario, rules=scenario.rules.without(without))
-    return search(scenario, name=names[number])
+    return explore_scenario(scenario, name=names[number])
 
 
 def _show(runs: list[Exploration]) -> None:
@@ -77,7 +78,7 @@ def _show(runs: list[Exploration]) -> None:
                 str(run.transitions),
                 str(run.final_states),
                 f"{run.seconds:.1f}",
-                run.violation.what if run.violation else "nothing" if run.complete else "too many states",
+                _found(run),
             )
             for run in runs
         ],
@@ -89,6 +90,14 @@ def _show(runs: list[Exploration]) -> None:
             print(f"\n{run.scenario}: {run.violation}")
 
 
+def _found(run: Exploration) -> str:
+    if run.violation is not None:
+        return run.violation.what
+    if run.walks:
+        return f"nothing, in {run.walks} random runs"
+    return "nothing" if run.complete else "too many states"
+
+
 def _as_dict(run: Exploration) -> dict[str, object]:
     violation = run.violation
     return {
@@ -98,6 +107,7 @@ def _as_dict(run: Exploration) -> dict[str, object]:
         "final_states": run.final_states,
         "seconds": round(run.seconds, 3),
         "complete": run.complete,
+        "random_runs": run.walks,
         "violation": None if violation is None else {"what": violation.what, "trace": violation.trace},
     }
 
