@@ -44,3 +44,11 @@ def test_the_demo_ends_by_itself_with_nothing_lost(kind: str) -> None:
     assert (summary["lost"], summary["duplicated"], summary["reordered"]) == (0, 0, 0)
     assert summary["moves"] >= 1
     assert summary["delivered"] > 100
+
+
+def test_servers_come_and_go_under_traffic_and_nothing_is_missing(kind: str) -> None:
+    found = play(kind, LiveScale(fanout=10, moves=12, rounds=2), seed=5, progress=silent)
+    assert found.checked.honest, found.checked.counts()
+    assert found.checked.delivered > 1000
+    assert (len(found.checked.covered), found.checked.gaps, found.checked.discontinuities) == (0, 0, 0)
+    assert (found.removed, found.unfinished, found.disputed) == (2, [], 0)

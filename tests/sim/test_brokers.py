@@ -176,6 +176,31 @@ async def test_a_drain_that_is_cancelled_leaves_a_broker_that_takes_topics_again
 
 
 @in_virtual_time
+async def test_a_topic_that_others_keep_moving_does_not_hold_up_a_drain(
+    start_fleet: StartFleet, finish: Finish
+) -> None:
+    fleet = await start_fleet()
+    traffic = await Traffic(fleet, ["t"]).start()
+    await leader(fleet).move("t", Strategy.SINGLE, ("b1",))
+    await leader(fleet).brokers.drain("b1")
+    refusals = []
+    until_s = fleet.now + 6 * LEASE_S
+    while leader(fleet).brokers.left("b1"):
+        assert fleet.now < until_s
+        await fleet.sleep(0.5)
+        for target in ("b0", "b2"):
+            try:
+                leader(fleet).begin("t", Strategy.SINGLE, (target,))
+            except MoveRefused as error:
+                refusals.append(str(error))
+    assert any("has just left broker 'b1', which is draining" in each for each in refusals)
+    await until(fleet, lambda: leader(fleet).movable("t"))
+    leader(fleet).begin("t", Strategy.SINGLE, ("b0",))
+    await traffic.stop()
+    assert (await finish(fleet)).clean
+
+
+@in_virtual_time
 async def test_a_server_that_does_not_start_is_asked_for_again_and_says_why(start_fleet: StartFleet) -> None:
     fleet = await start_fleet()
     fleet.provisioner.refuses = 1.0

@@ -109,6 +109,24 @@ class Brokers:
         if record is not None and record.state is not Presence.PRESENT:
             raise MoveRefused(f"broker {broker!r} is {record.state.value}: nothing moves to it")
 
+    def must_not_rest(self, topic: str) -> None:
+        """Raises MoveRefused for a topic that has left a broker which drains, and is still used there: one that goes on
+        moving would never be quiet there.
+        """
+        if broker := self._rests_for(topic):
+            raise MoveRefused(
+                f"topic {topic!r} has just left broker {broker!r}, which is {self._records[broker].state.value}:"
+                " it moves again when nobody uses it there"
+            )
+
+    def _rests_for(self, topic: str) -> str | None:
+        move = self._leader.moves.get(topic)
+        if move is None:
+            return None
+        record = move.record
+        older = [broker for broker in brokers_of(record.routes) if broker not in record.newest.brokers]
+        return next((broker for broker in older if broker in self.draining), None)
+
     def left(self, broker: str) -> list[str]:
         """Topics that somebody may still be using there."""
         return sorted(
@@ -321,7 +339,8 @@ class Brokers:
         routes = Counter(broker for move in leader.moves.values() for broker in move.record.newest.brokers)
         there = [topic for topic, move in sorted(leader.moves.items()) if name in move.record.newest.brokers]
         moving = sum(not leader.movable(topic) for topic in self.left(name))
-        for topic in [topic for topic in there if leader.movable(topic)][: max(0, _AT_ONCE - moving)]:
+        due = [topic for topic in there if leader.movable(topic) and self._rests_for(topic) is None]
+        for topic in due[: max(0, _AT_ONCE - moving)]:
             route = leader.moves[topic].record.newest
             brokers = self.where(route, candidates, routes)
             if not brokers:

@@ -154,6 +154,8 @@ class Coordinator:
         """
         self.must_lead()
         validate_topic(topic)
+        if not stay:
+            self.brokers.must_not_rest(topic)
         for broker in brokers:
             if not stay:
                 self.brokers.must_take(broker)

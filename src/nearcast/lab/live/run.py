@@ -20,9 +20,10 @@ from nearcast.coordinator.records import Records
 from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused, NearcastError
 from nearcast.domain.route import Route, Strategy
 from nearcast.fleet.commands import Command, CommandSpec
-from nearcast.fleet.local import LocalSpec, launch
+from nearcast.fleet.local import LocalSpec, launch, renting_for
 from nearcast.fleet.supervisor import Patience, Supervisor
 from nearcast.lab.experiment import Progress
+from nearcast.lab.live.elastic import come_and_go
 from nearcast.lab.live.journal import merge
 from nearcast.lab.live.worker import ClientSpec, WorkerSpec
 from nearcast.sim.check import CheckResult, check
@@ -43,7 +44,7 @@ class LiveScale:
     """`fanout` clients listen on one topic; `kills` are how often each kind of process is killed, in turn.
 
     With `renewed`, agents, coordinators and clients are stopped and started one by one, first with the oldest protocol
-    version, then with the newest.
+    version, then with the newest. In each of `rounds` a server is rented, used, and one is drained and removed.
     """
 
     servers: int = 3
@@ -51,6 +52,7 @@ class LiveScale:
     moves: int = 200
     kills: int = 0
     renewed: bool = False
+    rounds: int = 0
     topics: int = 8
     clients: int = 12
     hot_rate: float = 20.0
@@ -74,6 +76,7 @@ class LiveResult:
     killed: dict[str, int]
     unfinished: list[str]  # topics whose move was not over in time
     disputed: int  # epochs of topics that were written with more than one route
+    removed: int = 0  # brokers that came and went
     seconds: float = 0.0
 
 
@@ -112,7 +115,7 @@ class _Run:
         self.journals: list[Path] = []
         self.routes = _Routes()
         self.killed = dict.fromkeys(KILLED, 0)
-        self.moves = self.refused = 0
+        self.moves = self.refused = self.removed = 0
         self._next = 1
 
     async def play(self) -> LiveResult:
@@ -122,9 +125,10 @@ class _Run:
             async with Supervisor(state, patience=Patience(attempts=1000)) as self.supervisor:
                 protocol = OLDEST if self.scale.renewed else NEWEST
                 timing = {**TIMING, "lease_s": self.scale.lease_s}
-                local = LocalSpec(sites=self.scale.servers, kind=self.kind, timing=timing, protocol=protocol)
+                local = LocalSpec(self.scale.servers, self.kind, timing=timing, protocol=protocol, rents=True)
                 self.config: Config = load_config(await launch(self.supervisor, local))
-                async with self._watched_store():
+                self.places = list(self.config.brokers)
+                async with renting_for(self.supervisor, local), self._watched_store():
                     await self._until_led()
                     return await self._play(state, begun_s)
 
@@ -139,7 +143,7 @@ class _Run:
             await self._start_worker(state, "senders", senders),
         ]
         self.others = [await self._start_worker(state, f"others{number}", self._others(number)) for number in range(2)]
-        kills = asyncio.create_task(self._renew_all(state) if self.scale.renewed else self._kill_all(state))
+        kills = asyncio.create_task(self._disturb(state))
         try:
             await self._move_all(kills)
             await kills
@@ -162,6 +166,7 @@ class _Run:
             self.killed,
             unfinished,
             self.routes.disputed,
+            self.removed,
             time.monotonic() - begun_s,
         )
 
@@ -210,7 +215,7 @@ class _Run:
         topic = HOT if self.rng.random() < 0.25 else self.rng.choice(self.topics)
         strategy = self.rng.choice(list(Strategy))
         size = 1 if strategy is Strategy.SINGLE else self.rng.randint(1, self.scale.servers)
-        brokers = tuple(sorted(self.rng.sample(tuple(self.config.brokers), size)))
+        brokers = tuple(sorted(self.rng.sample(self.places, min(size, len(self.places)))))
         try:
             await operator.move(topic, strategy, brokers, eager=self.rng.random() < 0.5, timeout_s=15.0)
         except MoveRefused:
@@ -246,6 +251,13 @@ class _Run:
             if not found or time.monotonic() > deadline_s:
                 return found
             await asyncio.sleep(0.5)
+
+    async def _disturb(self, state: Path) -> None:
+        if self.scale.renewed:
+            await self._renew_all(state)
+        if self.scale.rounds:
+            self.removed = await come_and_go(self._operator, self.places, self.topics, self.scale.rounds)
+        await self._kill_all(state)
 
     # Kills
 
