@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mode = Literal["live", "virtual", "flow"]
-Option = Literal["seeds", "faults", "brokers", "latency_matrix", "popularity"]
+Option = Literal["seeds", "faults", "elastic", "brokers", "latency_matrix", "popularity"]
 Kind = Literal["nats", "redis"]
 
 Cell = str | int | float | bool | None
@@ -39,7 +39,8 @@ class RunSettings:
     `seed` is the first seed; `seeds` how many from there on, or None for as many as the experiment takes by itself.
     `quick` may shrink sizes, never change a rule. `jobs` is the number of processes; it must not change the outcome.
     `brokers` is the kind of servers of a live run; None for NATS. `latency_matrix` and `popularity` are files of real
-    round-trip times and of real topics' sizes, in place of what the experiment has by itself.
+    round-trip times and of real topics' sizes, in place of what the experiment has by itself. `elastic`: servers
+    come and go meanwhile.
     """
 
     mode: Mode
@@ -51,6 +52,7 @@ class RunSettings:
     brokers: Kind | None = None
     latency_matrix: Path | None = None
     popularity: Path | None = None
+    elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class Experiment:
             return f"{self.name} takes one seed, not a number of them: leave out --seeds"
         if settings.faults and "faults" not in self.options:
             return f"{self.name} has no faults to switch on: leave out --faults"
+        if settings.elastic and "elastic" not in self.options:
+            return f"{self.name} has the servers that it has: leave out --elastic"
         if settings.brokers is not None and ("brokers" not in self.options or settings.mode != "live"):
             return "--brokers is for experiments on real servers: add --mode live, or leave it out"
         if settings.latency_matrix is not None and "latency_matrix" not in self.options:

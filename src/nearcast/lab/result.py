@@ -48,6 +48,7 @@ def run_directory(root: Path, experiment: str, settings: RunSettings) -> Path:
             settings.mode,
             *((settings.brokers,) if settings.brokers else ()),
             *(("faults",) if settings.faults else ()),
+            *(("elastic",) if settings.elastic else ()),
             *(("matrix",) if settings.latency_matrix else ()),
             *(("popularity",) if settings.popularity else ()),
             *(("quick",) if settings.quick else ()),

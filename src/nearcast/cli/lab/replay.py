@@ -15,6 +15,7 @@ def replay(
     *,
     seed: Annotated[int, typer.Option(min=0, help="The seed to run again.")],
     faults: Annotated[bool, typer.Option("--faults", help="As the run had them.")] = False,
+    elastic: Annotated[bool, typer.Option("--elastic", help="Likewise, with servers that come and go.")] = False,
     without: Annotated[
         str | None, typer.Option(metavar="RULE", help=f"With one rule off: {', '.join(NAMES)}.", show_default=False)
     ] = None,
@@ -32,17 +33,18 @@ def replay(
     if without is not None and without not in NAMES:
         raise typer.BadParameter(f"no rule {without!r}; rules are {', '.join(NAMES)}")
     from nearcast.sim.check import check  # noqa: PLC0415 other commands need no simulator
-    from nearcast.sim.reconfiguration import grace_s, run_seed  # noqa: PLC0415 likewise
+    from nearcast.sim.reconfiguration import Scale, grace_s, run_seed  # noqa: PLC0415 likewise
     from nearcast.sim.trace import first_finding, minimal_trace  # noqa: PLC0415 likewise
 
-    recorded = run_seed(seed, faults=faults, rules=ALL_ON.without(without) if without else ALL_ON)
+    rules = ALL_ON.without(without) if without else ALL_ON
+    recorded = run_seed(seed, faults=faults, rules=rules, scale=Scale(elastic=elastic))
     if history is not None:
         history.write_bytes(recorded.to_bytes())
     result = check(recorded, grace_s=grace_s(faults))
     found = first_finding(result)
     trace = minimal_trace(recorded, found[1]) if found else []
     if as_json:
-        print_json({"seed": seed, "faults": faults, **result.counts(), "trace": trace})
+        print_json({"seed": seed, "faults": faults, "elastic": elastic, **result.counts(), "trace": trace})
     else:
         for key, value in result.counts().items():
             print(f"{key:>16}  {value}")

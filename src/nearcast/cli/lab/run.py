@@ -32,6 +32,7 @@ def run_experiment(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, the same rules; within a minute.")] = False,
     faults: Annotated[bool, typer.Option("--faults", help="With crashes, cuts, pauses and partitions.")] = False,
+    elastic: Annotated[bool, typer.Option("--elastic", help="With servers that come and go.")] = False,
     brokers: Annotated[
         Kind | None,
         typer.Option(help="The kind of real servers, with --mode live; by default nats.", show_default=False),
@@ -72,6 +73,7 @@ def run_experiment(
         brokers=brokers,
         latency_matrix=latency_matrix,
         popularity=popularity,
+        elastic=elastic,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

@@ -5,6 +5,7 @@ ends in the history checker. Live: one run on real servers, judged by the same c
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,7 @@ from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, 
 from nearcast.lab.fanout import map_seeds
 from nearcast.lab.live.run import LiveScale, play
 from nearcast.sim.check import CheckResult, check
-from nearcast.sim.reconfiguration import grace_s, run_seed
+from nearcast.sim.reconfiguration import Scale, grace_s, run_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +31,8 @@ _SCALES = {  # (faults, quick); with faults leases are short, or a run would tak
     (True, False): LiveScale(fanout=200, moves=200, kills=50),
     (True, True): LiveScale(fanout=50, moves=30, kills=2),
 }
+_ROUNDS = 10
+_QUICK_ROUNDS = 2
 _BARRIER_OFF_SEEDS = 8  # enough to see what the barrier is for; each is a run of its own
 
 LOST = Expectation("DYN-6", "messages lost without a report", "== 0")
@@ -65,6 +68,8 @@ def _measure_live(settings: RunSettings, progress: Progress) -> Outcome:
         raise ConfigError(f"{NAME} on real servers takes one seed, not a number of them: leave out --seeds")
     kind = settings.brokers or "nats"
     scale = _SCALES[settings.faults, settings.quick]
+    if settings.elastic:
+        scale = replace(scale, rounds=_QUICK_ROUNDS if settings.quick else _ROUNDS)
     found = play(kind, scale, settings.seed, progress)
     checked = found.checked
     claims = [
@@ -85,6 +90,7 @@ def _measure_live(settings: RunSettings, progress: Progress) -> Outcome:
             "moves": found.moves,
             "moves_refused": found.refused,
             "killed": found.killed,
+            "brokers_removed": found.removed,
             "seconds": round(found.seconds, 1),
             **checked.counts(),
         },
@@ -94,7 +100,8 @@ def _measure_live(settings: RunSettings, progress: Progress) -> Outcome:
 def _measure_virtual(settings: RunSettings, progress: Progress) -> Outcome:
     count = settings.seeds or (_QUICK_SEEDS if settings.quick else _SEEDS)
     seeds = range(settings.seed, settings.seed + count)
-    rows = map_seeds(partial(judge_seed, faults=settings.faults), seeds, settings.jobs, progress)
+    judge = partial(judge_seed, faults=settings.faults, elastic=settings.elastic)
+    rows = map_seeds(judge, seeds, settings.jobs, progress)
     claims = [
         LOST.judge(sum(row.lost + row.invented for row in rows)),
         DUPLICATED.judge(sum(row.duplicated for row in rows)),
@@ -110,6 +117,7 @@ def _measure_virtual(settings: RunSettings, progress: Progress) -> Outcome:
         metrics={
             "seeds": count,
             "faults": settings.faults,
+            "elastic": settings.elastic,
             "published": sum(row.published for row in rows),
             "delivered": sum(row.delivered for row in rows),
             "moves": sum(row.moves for row in rows),
@@ -117,23 +125,24 @@ def _measure_virtual(settings: RunSettings, progress: Progress) -> Outcome:
             "gaps": sum(row.gaps for row in rows),
             "discontinuities": sum(row.discontinuities for row in rows),
             "longest_pause_s": max(row.longest_pause_s for row in rows),
-            "replay": [replay_command(row.seed, settings.faults) for row in rows if _failed(row)],
+            "replay": [replay_command(row.seed, settings.faults, settings.elastic) for row in rows if _failed(row)],
         },
         tables={"seeds": Table(SeedRow._fields, tuple(tuple(row) for row in rows))},
         figures={"pauses": partial(_draw_pauses, rows)},
     )
 
 
-def judge_seed(seed: int, *, faults: bool) -> SeedRow:
-    return _row(seed, faults=faults, without="")
+def judge_seed(seed: int, *, faults: bool, elastic: bool = False) -> SeedRow:
+    return _row(seed, faults=faults, without="", elastic=elastic)
 
 
 def _judge_without_barrier(seed: int) -> SeedRow:
     return _row(seed, faults=False, without="barrier")
 
 
-def _row(seed: int, *, faults: bool, without: str) -> SeedRow:
-    history = run_seed(seed, faults=faults, rules=ALL_ON.without(without) if without else ALL_ON)
+def _row(seed: int, *, faults: bool, without: str, elastic: bool = False) -> SeedRow:
+    rules = ALL_ON.without(without) if without else ALL_ON
+    history = run_seed(seed, faults=faults, rules=rules, scale=Scale(elastic=elastic))
     result: CheckResult = check(history, grace_s=grace_s(faults))
     return SeedRow(
         seed,
@@ -151,8 +160,8 @@ def _row(seed: int, *, faults: bool, without: str) -> SeedRow:
     )
 
 
-def replay_command(seed: int, faults: bool) -> str:
-    return f"nearcast lab replay {NAME} --seed {seed}{' --faults' if faults else ''}"
+def replay_command(seed: int, faults: bool, elastic: bool = False) -> str:
+    return f"nearcast lab replay {NAME} --seed {seed}{' --faults' if faults else ''}{' --elastic' if elastic else ''}"
 
 
 def _failed(row: SeedRow) -> bool:
@@ -174,5 +183,5 @@ EXPERIMENT = Experiment(
     expectations=(LOST, DUPLICATED, REORDERED, FALSE_ALARMS, UNFINISHED, DISPUTED, BARRIER_OFF),
     modes=("virtual", "live"),
     measure=measure,
-    options=("seeds", "faults", "brokers"),
+    options=("seeds", "faults", "elastic", "brokers"),
 )
