@@ -13,9 +13,9 @@ from nearcast.fleet.status import process_mark
 from tests.live.conftest import Fleet
 
 
-def subscribed(fleet: Fleet, topic: str, count: int) -> "subprocess.Popen[str]":
+def subscribed(fleet: Fleet, topic: str, count: int, *, seconds: int = 30) -> "subprocess.Popen[str]":
     """A `nearcast sub` that is subscribed."""
-    process = fleet.start("sub", topic, "--count", str(count), "--json", "--seconds", "30")
+    process = fleet.start("sub", topic, "--count", str(count), "--json", "--seconds", str(seconds))
     assert process.stderr is not None
     assert process.stderr.readline() == f"subscribed to {topic}\n"
     return process

@@ -10,6 +10,7 @@ from nearcast.coordinator.brokers import least_routes
 from nearcast.domain.broker import Presence
 from nearcast.domain.errors import BrokerRefused, MoveRefused
 from nearcast.domain.route import Route, Strategy
+from nearcast.fleet.provisioner import Rented
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.deployment import BUS, DIALECT, Deployment, SimClient
 from nearcast.sim.loop import in_virtual_time
@@ -244,6 +245,28 @@ async def test_the_next_leader_goes_on_with_what_was_begun(start_fleet: StartFle
     await fleet.sleep(0.5)  # not the time after which an agent would be given up
     assert leader(fleet).movable(TOPICS[0]), "nobody waits for agents that have left"
     await fleet.sleep(LEASE_S)
+    await traffic.stop()
+    assert (await finish(fleet)).clean
+
+
+@in_virtual_time
+async def test_a_rented_server_that_was_started_anew_is_told_of_at_its_new_address(
+    start_fleet: StartFleet, finish: Finish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = await start_fleet(coordinators=("c0", "c1"))
+    new = await rented(fleet)
+    topic = next(name for name in map("t{}".format, range(99)) if fleet.ring.owner(name) == "b1")
+    await leader(fleet).move(topic, Strategy.SINGLE, (new,))
+    traffic = await Traffic(fleet, [topic]).start()
+
+    async def elsewhere(_name: str) -> Rented:
+        return Rented("memory://elsewhere")
+
+    monkeypatch.setattr(fleet.provisioner, "rent", elsewhere)
+    await fleet.crash_coordinator("c0")
+    await until(fleet, lambda: fleet.leader is not None)
+    owner = fleet.agents["b1"].machine.forwarders[topic]
+    await until(fleet, lambda: owner.addresses == ((new, "memory://elsewhere"),))
     await traffic.stop()
     assert (await finish(fleet)).clean
 

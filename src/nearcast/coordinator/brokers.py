@@ -261,7 +261,9 @@ class Brokers:
         self._records[name] = record
         self._trouble.pop(name, None)
         if record.url and record.state is not Presence.REMOVED:
-            self.book[name] = record.url
+            before, self.book[name] = self.book.get(name), record.url
+            if before not in {None, record.url}:
+                self._tell_address(name)
         if record.state is Presence.REMOVED:
             self.book.pop(name, None)
             self._leader.agents.drop(name)
@@ -270,6 +272,13 @@ class Brokers:
         elif record.state in self._steps and name not in self._tended:
             self._tended[name] = None
             self._crew.start(self._tend(name, self._reign), f"broker {name}")
+
+    def _tell_address(self, name: str) -> None:
+        """It is elsewhere now: every agent of its topics is prepared anew, and tells clients that ask."""
+        for topic, move in self._leader.moves.items():
+            if name in brokers_of(move.record.routes):
+                for broker in move.participants:
+                    self._leader.do(topic, move.agent_back(broker))
 
     async def _tend(self, name: str, reign: int) -> None:
         """Step by step, until it is where it should be. A step that fails is tried again, later and later."""
