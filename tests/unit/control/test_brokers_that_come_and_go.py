@@ -101,6 +101,14 @@ def test_who_is_prepared_late_as_an_owner_that_it_no_longer_is_does_not_answer_e
     assert isinstance(answer(one, hello(MINE)), Unsure)
 
 
+def test_the_leaders_ring_counts_where_a_file_names_one_broker_more() -> None:
+    """Both call it the first one: an agent that went by its file would take topics of others for its own."""
+    one = Dispatcher("new", 5, Ring(("H0", "H1", "new")), TIMING)
+    mine = next(name for name in map(str, range(99)) if one.ring.owner(name) == "new")
+    one.message(Renew(3, 0.0, TIMING.lease_s, 0, ("H0", "H1")), 0.0)
+    assert isinstance(answer(one, hello(mine, ring_version=0)), Unsure)
+
+
 def preparing() -> Move:
     """On its way to H1; the ring gives it to D."""
     move = Move(TopicRecord("t", Phase.DONE, (AT_H0,), 1, term=3), "D", TIMING)
