@@ -3,20 +3,13 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from nearcast.domain.errors import ConfigError
-from nearcast.fleet.cpu import CpuShare
+from nearcast.fleet.cpu import CpuShare, used_s
 
 BUSY = "while True: pass"
-
-
-def used_s(pid: int) -> float:
-    """Processor time so far, in seconds."""
-    ticks = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-    return sum(map(int, ticks)) / 100
 
 
 def test_a_busy_process_gets_its_share_and_then_runs_freely_again() -> None:

@@ -16,6 +16,12 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SAVED_S = 0.1  # as much of its share as a process that was idle may use at once later
 
 
+def used_s(pid: int) -> float:
+    """Processor time of all its threads so far. Raises FileNotFoundError when it has ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
 class CpuShare:
     """Use as `with CpuShare(pid, 0.05)`: the process is stopped whenever it has used more than its share, over all its
     threads, and until time has caught up; at the end it runs freely again.
@@ -44,10 +50,10 @@ class CpuShare:
     def _keep(self) -> None:
         stopped = False
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-            began_s, at_first = time.monotonic(), self._used_s()
+            began_s, at_first = time.monotonic(), used_s(self._pid)
             try:
                 while not self._over.wait(_LOOK_S):
-                    owed_s = (time.monotonic() - began_s) * self._share - (self._used_s() - at_first)
+                    owed_s = (time.monotonic() - began_s) * self._share - (used_s(self._pid) - at_first)
                     if owed_s > _SAVED_S:
                         began_s += (owed_s - _SAVED_S) / self._share
                     if (owed_s < 0) != stopped:
@@ -55,7 +61,3 @@ class CpuShare:
                         os.kill(self._pid, signal.SIGSTOP if stopped else signal.SIGCONT)
             finally:
                 os.kill(self._pid, signal.SIGCONT)
-
-    def _used_s(self) -> float:
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

@@ -17,7 +17,7 @@ from nearcast.coordinator import Operator
 from nearcast.domain.errors import LeaseLost, LinkDown
 from nearcast.domain.route import Strategy
 from nearcast.fleet.commands import Command, CommandSpec
-from nearcast.fleet.cpu import CpuShare
+from nearcast.fleet.cpu import CpuShare, used_s
 from nearcast.fleet.local import LocalSpec, launch
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.lab.live.meter import MeterSpec, Seen
@@ -27,7 +27,6 @@ TOPIC = "crowd"
 _WARM_UP_S = 1.5
 _LED_S = 60.0
 _END_S = 20.0
-_TICKS_PER_S = 100
 _MOST_LATE_S = 0.15  # the paper's bound
 _MOST_MISSING = 0.05
 
@@ -97,11 +96,11 @@ class Crowd:
                     for pid in pids:
                         shares.enter_context(CpuShare(pid, share))
                 await asyncio.sleep(_WARM_UP_S)
-                before_s = sum(map(_used_s, pids))
+                before_s = sum(map(used_s, pids))
                 for each in (listeners, senders):
                     each.send(signal.SIGUSR1)
                 await asyncio.sleep(seconds)
-                cpu_s = sum(map(_used_s, pids)) - before_s
+                cpu_s = sum(map(used_s, pids)) - before_s
                 sent, got = await self._seen(senders), await self._seen(listeners)
         finally:  # in order: who just vanishes is missed by the next listeners
             await asyncio.gather(senders.stop(_END_S), listeners.stop(_END_S))
@@ -141,8 +140,3 @@ async def crowd_on(spec: LocalSpec, seed: int) -> AsyncIterator[Crowd]:
         async with Supervisor(Path(folder)) as supervisor:
             config = load_config(await launch(supervisor, spec))
             yield Crowd(supervisor, Path(folder), config, seed)
-
-
-def _used_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
