@@ -9,6 +9,9 @@ middle of a leg, with the first message seen, because the path keeps order, unle
 account of a move that this subscriber has not heard of; at the start of a later leg only when nothing of the leg before
 can still be under way: no older epoch is alive, or `END` of that leg has come through every broker that this subscriber
 is attached to.
+
+Of a publisher that has been silent for long only the next number is kept: whenever it comes back, with new messages or
+with old ones that it sends again, it is no stranger.
 """
 
 from __future__ import annotations
@@ -23,6 +26,9 @@ from nearcast.control.rules import Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.report import Gap
 from nearcast.wire.envelope import Envelope
+
+MOST_PAST = 10_000
+"""Publishers that have been silent for long and are remembered, per subscription; beyond, those silent longest go."""
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +68,7 @@ class Stranger:
 
 
 class Streams:
-    __slots__ = ("_opened", "_topic", "known", "rules", "strangers", "timing")
+    __slots__ = ("_opened", "_topic", "known", "past", "rules", "strangers", "timing")
 
     def __init__(self, topic: str, timing: Timing, rules: Rules) -> None:
         self._topic = topic
@@ -70,6 +76,7 @@ class Streams:
         self.rules = rules
         self.known: dict[int, Stream] = {}
         self.strangers: dict[int, Stranger] = {}
+        self.past: dict[int, int] = {}  # publisher that was silent for long -> its next number
         self._opened = False  # whether `subscribe()` has returned
 
     def passes(self, envelope: Envelope, now: float) -> bool:
@@ -87,7 +94,7 @@ class Streams:
     def data(self, envelope: Envelope, view: View, now: float) -> list[Instruction]:
         if self.passes(envelope, now):
             return [Deliver(envelope)]
-        stream = self.known.get(envelope.publisher)
+        stream = self._known(envelope.publisher, now)
         if stream is None:
             return self._from_stranger(envelope, view, now)
         stream.heard_s = now
@@ -106,7 +113,7 @@ class Streams:
         """A high-water mark or an END: evidence of what was sent, and for strangers of what is over."""
         if not self.rules.legs:
             return []
-        stream = self.known.get(envelope.publisher)
+        stream = self._known(envelope.publisher, now)
         if stream is not None:
             stream.heard_s = now
             stream.missed = False
@@ -128,7 +135,7 @@ class Streams:
 
     def ended(self, publisher: int, last: int, via: str, view: View, now: float) -> list[Instruction]:
         """The publisher's leg up to `last` has passed through `via`."""
-        if publisher in self.known or not self.rules.legs:
+        if publisher in self.known or publisher in self.past or not self.rules.legs:
             return []
         stranger = self.strangers.setdefault(publisher, Stranger(now))
         stranger.ended[via] = max(stranger.ended.get(via, 0), last)
@@ -138,7 +145,7 @@ class Streams:
         """The publisher vanished: what it sent last may never come."""
         stream = self.known.get(publisher)
         if stream is None:
-            return [Report(Gap(self._topic, publisher, None, None))]
+            return [Report(Gap(self._topic, publisher, self.past.get(publisher), None))]
         if stream.missed:
             return []
         stream.missed = True
@@ -209,7 +216,7 @@ class Streams:
             if self._opened and now >= stream.waiting_s + self.timing.patience_s:
                 out += self._give_up(publisher, stream, stream.top, now)
             elif now >= stream.heard_s + self.timing.forget_s and not stream.held:
-                del self.known[publisher]
+                self._put_away(publisher)
             elif now >= stream.heard_s + self.timing.lease_s and stream.ended < stream.top and self._missed_when_silent:
                 out += self.gone(publisher)
         for publisher, stranger in list(self.strangers.items()):
@@ -218,6 +225,18 @@ class Streams:
             elif not stranger.held and now >= stranger.since_s + self.timing.forget_s:
                 del self.strangers[publisher]
         return out
+
+    def _put_away(self, publisher: int) -> None:
+        """What it sent last may come once more, however late: it sends again what was not confirmed."""
+        self.past[publisher] = self.known.pop(publisher).next
+        if len(self.past) > MOST_PAST:
+            del self.past[next(iter(self.past))]
+
+    def _known(self, publisher: int, now: float) -> Stream | None:
+        stream = self.known.get(publisher)
+        if stream is None and publisher in self.past:
+            self.known[publisher] = stream = Stream(self.past.pop(publisher), now)
+        return stream
 
     # Strangers
 

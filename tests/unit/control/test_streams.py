@@ -3,6 +3,7 @@
 import math
 
 import msgspec
+import pytest
 
 from nearcast.control.instructions import Deliver, Instruction, Report
 from nearcast.control.rules import ALL_ON
@@ -251,6 +252,38 @@ def test_who_leaves_is_given_what_waited_long_with_a_report_because_its_start_is
         assert streams.close(TIMING.patience_s - 0.1) == [], "still under way"
         out = streams.close(TIMING.patience_s)
         assert (gaps(out), delivered(out)) == ([(None, 4)], [5])
+
+
+# A publisher that was silent for long
+
+
+def silent_for_long() -> Streams:
+    streams = knowing(1, 2)
+    streams.tick(SETTLED, TIMING.forget_s)
+    assert streams.known == {}
+    return streams
+
+
+def test_what_it_sends_again_is_not_delivered_again() -> None:
+    streams, woken_s = silent_for_long(), 10 * TIMING.forget_s
+    assert streams.data(message(2), SETTLED, woken_s) == []
+    assert delivered(streams.data(message(3), SETTLED, woken_s)) == [3]
+
+
+def test_what_it_has_sent_meanwhile_and_did_not_come_is_a_gap() -> None:
+    streams, woken_s = silent_for_long(), 10 * TIMING.forget_s
+    assert gaps(streams.data(message(5), ALONE, woken_s)) == [(3, 4)]
+    assert gaps(silent_for_long().mark(mark(4), "H0", ALONE, woken_s, ends=False)) == [(3, 4)]
+    assert gaps(silent_for_long().gone(P)) == [(3, None)]
+
+
+def test_no_more_of_them_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearcast.control.streams.MOST_PAST", 2)
+    streams = opened()
+    for publisher in (1, 2, 3):
+        streams.data(msgspec.structs.replace(message(1), publisher=publisher), SETTLED, float(publisher))
+    streams.tick(SETTLED, 3.0 + TIMING.forget_s)
+    assert streams.past == {2: 2, 3: 2}
 
 
 # Strangers that agents forward for a move of which we have not heard
