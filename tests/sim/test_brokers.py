@@ -315,6 +315,48 @@ async def test_a_ring_that_cannot_be_changed_now_holds_nobody_up(
     assert (await finish(fleet)).clean
 
 
+@in_virtual_time
+async def test_an_agent_that_has_just_started_does_not_say_that_nobody_uses_its_topics(
+    start_fleet: StartFleet, finish: Finish
+) -> None:
+    """Rule 11: who was let in by the agent before it is still there, and must not be left behind by a ring change."""
+    fleet = await start_fleet()
+    topic = next(name for name in map("t{}".format, range(99)) if fleet.ring.owner(name) == "b1")
+    traffic = await Traffic(fleet, [topic]).start()
+    await fleet.crash_agent("b1")
+    fleet.start_agent("b1")
+    await leader(fleet).change_ring(("b0", "b2"))
+    await fleet.publish(fleet.start_client("late"), topic, b"m")  # to whoever has the topic by the new ring
+    await fleet.sleep(LEASE_S)
+    await traffic.stop()
+    result = await finish(fleet)
+    assert result.honest, result.counts()
+    assert result.delivered == result.published
+
+
+@in_virtual_time
+async def test_an_agent_that_starts_anew_while_the_ring_changes_is_asked_again(
+    start_fleet: StartFleet, finish: Finish
+) -> None:
+    fleet = await start_fleet()
+    topic = next(name for name in map("t{}".format, range(99)) if fleet.ring.owner(name) == "b1")
+    await fleet.sleep(2 * LEASE_S)
+    fleet.network.refuse("agent-b2", BUS)
+    changing = asyncio.create_task(leader(fleet).change_ring(("b0", "b2")))
+    await until(fleet, lambda: "b1" in leader(fleet).rings._frozen)
+    await fleet.crash_agent("b1")
+    fleet.start_agent("b1")
+    traffic = await Traffic(fleet, [topic]).start()  # let in by an agent that has frozen nothing
+    assert not changing.done(), "it waits for b2"
+    fleet.network.heal()
+    await changing
+    fleet.ring = leader(fleet).ring
+    await fleet.publish(fleet.start_client("late"), topic, b"m")
+    await fleet.sleep(LEASE_S)
+    await traffic.stop()
+    assert (await finish(fleet)).clean
+
+
 def test_what_leaves_a_broker_goes_where_the_fewest_routes_are() -> None:
     route = Route(1, Strategy.ALL_PUBLISHERS, ("a", "b"))
     assert least_routes(route, ("b", "c", "d"), {"c": 5, "d": 2}) == ("b", "d")

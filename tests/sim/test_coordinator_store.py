@@ -228,6 +228,7 @@ async def test_a_ring_change_that_is_given_up_cannot_come_true_under_the_next_le
     """It would go by the old ring, and whoever follows it by the new one, without a topic pinned."""
     fleet = await start_fleet(coordinators=())
     coordinator, store = await trouble(fleet)
+    await fleet.sleep(2 * LEASE_S)  # the agents know who uses their topics
     changing = asyncio.create_task(coordinator.change_ring(("b1", "b2")))
     store.gives_up_puts = []
     store.refuses_leases = True
@@ -245,6 +246,7 @@ async def test_a_ring_change_does_not_go_on_in_a_later_term(start_fleet: StartFl
     fleet = await start_fleet(coordinators=())
     coordinator, store = await trouble(fleet)
     store.holds_puts = asyncio.Event()
+    await fleet.sleep(2 * LEASE_S)  # the agents know who uses their topics
     changing = asyncio.create_task(coordinator.change_ring(("b1", "b2")))
     await fleet.sleep(1.0)
     late, store.holds_puts = store.holds_puts, None
@@ -261,6 +263,7 @@ async def test_a_ring_change_does_not_go_on_in_a_later_term(start_fleet: StartFl
 async def test_a_ring_that_arrives_while_the_next_leader_reads_is_read_again(start_fleet: StartFleet) -> None:
     fleet = await start_fleet(coordinators=())
     coordinator, store = await trouble(fleet)
+    await fleet.sleep(2 * LEASE_S)  # the agents know who uses their topics
     changing = asyncio.create_task(coordinator.change_ring(("b1", "b2")))
     store.gives_up_puts = []
     store.refuses_leases = True
@@ -281,6 +284,7 @@ async def test_a_leader_that_is_replaced_while_it_writes_the_ring_says_so(start_
     coordinator, store = await trouble(fleet)
     second, _ = await trouble(fleet, "c1")
     store.late_puts_s = 3 * LEASE_S
+    await fleet.sleep(2 * LEASE_S)  # the agents know who uses their topics
     changing = asyncio.create_task(coordinator.change_ring(("b1", "b2")))
     await fleet.sleep(1.0)
     store.refuses_leases = True

@@ -50,6 +50,7 @@ class Dispatcher:
         "_coming_term",
         "_down",
         "_ring_addresses",
+        "_sure_since_s",
         "broker",
         "forwarders",
         "incarnation",
@@ -74,6 +75,7 @@ class Dispatcher:
         self._coming: Ring | None = None  # announced, not yet made
         self._coming_term = 0
         self._ring_addresses: Addresses = ()
+        self._sure_since_s = math.inf  # without a pause; never yet
         self._down: dict[str, None] = {}  # peers whose established link is broken
 
     def sure(self, now: float) -> bool:
@@ -97,7 +99,7 @@ class Dispatcher:
                 out = forwarder.ask(message, now) if isinstance(message, Ask) else forwarder.launch(message)
                 return self._about(message.topic, out)
             case Renew():
-                return self._renewed(message)
+                return self._renewed(message, now)
             case _:
                 return self._command(message, now)
 
@@ -143,10 +145,12 @@ class Dispatcher:
         )
         return Reply(answer.client, newer)
 
-    def _renewed(self, message: Renew) -> list[Said]:
+    def _renewed(self, message: Renew, now: float) -> list[Said]:
         if message.term < self.term and self.rules.terms:
             return []
         self.term = max(self.term, message.term)
+        if now >= self.lease_until_s:
+            self._sure_since_s = now
         self.lease_until_s = max(self.lease_until_s, message.asked_s + message.lease_s)
         if message.ring_version >= self.ring.version:  # what our file says of the first one is a guess
             if message.ring != self.ring.brokers or message.ring_version > self.ring.version:
@@ -161,7 +165,7 @@ class Dispatcher:
             return []  # rule 10: a leader that has been replaced
         self.term = max(self.term, command.term)
         if isinstance(command, RingChange):
-            return self._change_ring(command)
+            return self._change_ring(command, now)
         topic = command.topic
         forwarder = self.forwarders.get(topic)
         match command:
@@ -177,14 +181,20 @@ class Dispatcher:
             case _:
                 return []  # told of a topic we never prepared: the coordinator prepares us again when we are back
 
-    def _change_ring(self, command: RingChange) -> list[Said]:
-        """Rule 11: announced, it freezes the topics that change owner, and names those in use, to be pinned."""
+    def _change_ring(self, command: RingChange, now: float) -> list[Said]:
+        """Rule 11: announced, it freezes the topics that change owner, and names those in use, to be pinned.
+
+        An agent that has not answered clients for 2L, because it has just started or was cut off, does not know who uses
+        its topics. It says nothing, lets them ask, and is asked again.
+        """
         if command.version <= self.ring.version:
             return []
         ring = Ring(command.brokers, command.version)
         if command.made:
             self._coming, self._ring_addresses = None, command.addresses
             self._take_ring(ring)
+            return []
+        if self.broker in self.ring.brokers and now < self._sure_since_s + self.timing.quiet_s:
             return []
         self._coming, self._coming_term = ring, command.term
         implied = (topic for topic, each in self.forwarders.items() if each.newest == 0)

@@ -339,9 +339,10 @@ class Coordinator:
         if self.brokers.gone(broker):
             return  # what it had is elsewhere: it gets no lease, and answers nobody
         if self.agents.heard(message, now):
+            self.rings.anew(broker)
             for topic, move in list(self.moves.items()):
                 self.do(topic, move.agent_back(broker))
-        if any(move.catching_up(broker) for move in self.moves.values()):
+        if self.rings.withholds(broker) or any(move.catching_up(broker) for move in self.moves.values()):
             return
         assert self.term is not None
         ring, lease_s = self.ring, self.timing.lease_s

@@ -23,6 +23,15 @@ class RingChanges:
         self._clock = clock
         self._frozen: dict[str, Frozen] = {}  # who has answered the ring that is announced
         self._changing = asyncio.Lock()
+        self._writing = False
+
+    def anew(self, broker: str) -> None:
+        """Its agent starts from nothing, or was given up: what it had frozen is not frozen any more."""
+        self._frozen.pop(broker, None)
+
+    def withholds(self, broker: str) -> bool:
+        """Whether it must not have a lease just now: it would let others in under a ring that is over in a moment."""
+        return self._writing and broker not in self._frozen
 
     def frozen(self, message: Frozen) -> None:
         if message.version == self._leader.ring.version + 1:
@@ -34,25 +43,36 @@ class RingChanges:
         async with self._changing:
             leader.must_lead()
             records, ring = leader.records, Ring(brokers, leader.ring.version + 1)
-            refused = await self._pin(await self._announce(ring)) if leader.rules.pin_ring else None
+            refused = await self._pin_all(ring) if leader.rules.pin_ring else None
             if refused is not None:  # what was announced is taken back: agents go by the newest version
                 ring = Ring(leader.ring.brokers, ring.version)
-            await leader.write(records, lambda: records.save_ring(ring))
-            self._made(ring)
+            self._writing = leader.rules.pin_ring
+            try:
+                await leader.write(records, lambda: records.save_ring(ring))
+                self._made(ring)
+            finally:
+                self._writing = False
         if refused is not None:
             raise refused
 
-    async def _announce(self, ring: Ring) -> list[str]:
-        """Returns, when every agent has frozen them, the topics in use that no route names and that change owner."""
-        leader = self._leader
+    async def _pin_all(self, ring: Ring) -> MoveRefused | None:
+        """Until every agent has frozen the topics that change owner, and those in use are pinned."""
         self._frozen = {}
-        while True:
-            waiting = [broker for broker in leader.agents.present() if broker not in self._frozen]
-            if not waiting:
-                return sorted({topic for frozen in self._frozen.values() for topic in frozen.topics})
+        refused = None
+        while refused is None and (waiting := self._unfrozen()):
+            await self._announce(ring, waiting)
+            refused = await self._pin(sorted({topic for frozen in self._frozen.values() for topic in frozen.topics}))
+        return refused
+
+    def _unfrozen(self) -> list[str]:
+        return [broker for broker in self._leader.agents.present() if broker not in self._frozen]
+
+    async def _announce(self, ring: Ring, waiting: list[str]) -> None:
+        while waiting:
             self._tell(ring, waiting, made=False)
-            await self._clock.sleep(leader.timing.retry_s)
-            leader.must_lead()
+            await self._clock.sleep(self._leader.timing.retry_s)
+            self._leader.must_lead()
+            waiting = self._unfrozen()
 
     async def _pin(self, topics: list[str]) -> MoveRefused | None:
         """Each where it is. Returns why one could not be."""

@@ -218,13 +218,30 @@ def test_it_says_that_it_is_alive_five_times_a_lease() -> None:
 
 def test_an_announced_ring_freezes_topics_that_change_owner_and_names_those_in_use() -> None:
     one = agent()
-    one.message(hello(MINE), 0.0)
-    frozen = one.message(RingChange(3, 9, ("H9",), made=False), 1.0)
+    later_s = 2 * TIMING.lease_s
+    for asked_s in (0.0, 0.4 * later_s, 0.8 * later_s):
+        one.message(Renew(3, asked_s, TIMING.lease_s, 1, RING.brokers), asked_s)
+        one.message(hello(MINE), asked_s)
+    frozen = one.message(RingChange(3, 9, ("H9",), made=False), later_s)
     assert frozen == [("", Answer(Frozen("H0", 9, (MINE,))))]
     another = next(f"topic{n}" for n in range(99) if one.ring.owner(f"topic{n}") == "H0" and f"topic{n}" != MINE)
-    [(_, reply)] = one.message(hello(another), 1.0)
+    [(_, reply)] = one.message(hello(another), later_s)
     assert isinstance(reply, Reply)
     assert isinstance(reply.message, Unsure)
+
+
+def test_who_has_not_held_a_lease_for_long_does_not_know_who_uses_its_topics_and_does_not_freeze_them() -> None:
+    for one, since_s in ((agent(sure=False), None), (agent(), 0.0), (agent(), 3 * TIMING.lease_s)):
+        if since_s:  # the first lease ran out before
+            one.message(Renew(3, since_s, TIMING.lease_s, 1, RING.brokers), since_s)
+        now = (since_s or 0.0) + 0.9 * TIMING.lease_s
+        assert one.message(RingChange(3, 9, ("H9",), made=False), now) == []
+        if since_s is not None:
+            [(_, reply)] = one.message(hello(MINE), now)
+            assert isinstance(reply, Reply)
+            assert isinstance(reply.message, Welcome), "whoever is there can say so"
+    newcomer = Dispatcher("new", 5, RING, TIMING)
+    assert newcomer.message(RingChange(3, 9, ("H9",), made=False), 1.0) == [("", Answer(Frozen("new", 9, ())))]
 
 
 def test_a_topic_without_a_route_is_forgotten_when_every_lease_on_it_is_over() -> None:
