@@ -184,8 +184,8 @@ class Dispatcher:
     def _change_ring(self, command: RingChange, now: float) -> list[Said]:
         """Rule 11: announced, it freezes the topics that change owner, and names those in use, to be pinned.
 
-        An agent that has not answered clients for 2L, because it has just started or was cut off, does not know who uses
-        its topics. It says nothing, lets them ask, and is asked again.
+        An agent that has not answered clients for 2L, because it has just started or was cut off, does not know who
+        uses its topics. It says nothing, lets them ask, and is asked again.
         """
         if command.version <= self.ring.version:
             return []
