@@ -165,7 +165,10 @@ def _draw(rows: _Rows, by: str, figure: "Figure") -> None:
     for servers in _SERVERS:
         points = sorted((getattr(probe, by), probe.mean_s * 1e3, probe.carried) for at, probe in rows if at == servers)
         (line,) = axes.plot(
-            [x for x, _, _ in points], [y for _, y, _ in points], marker="o", label=f"{servers} servers"
+            [x for x, _, _ in points],
+            [y for _, y, _ in points],
+            marker="o",
+            label="1 server" if servers == 1 else f"{servers} servers",
         )
         lost = [(x, y) for x, y, carried in points if not carried]
         axes.plot([x for x, _ in lost], [y for _, y in lost], "x", color=line.get_color(), markersize=12)
