@@ -22,15 +22,15 @@ def test_whatever_is_killed_what_is_missing_is_reported(kind: str) -> None:
     assert (found.unfinished, found.disputed) == ([], 0)
 
 
-def test_a_fleet_goes_to_a_new_protocol_process_by_process_and_nothing_is_missing(kind: str) -> None:
-    found = play(kind, LiveScale(fanout=10, moves=0, renewed=True), seed=3, progress=silent)
+def test_a_fleet_goes_to_a_new_protocol_process_by_process_and_nothing_is_missing() -> None:
+    found = play("nats", LiveScale(fanout=10, moves=0, renewed=True), seed=3, progress=silent)
     assert found.checked.honest, found.checked.counts()
     assert found.checked.delivered > 1000
     assert (len(found.checked.covered), found.checked.gaps, found.checked.discontinuities) == (0, 0, 0)
 
 
-def test_a_fleet_goes_to_a_new_protocol_while_topics_move_and_what_is_missing_is_reported(kind: str) -> None:
-    found = play(kind, LiveScale(fanout=10, moves=12, renewed=True), seed=4, progress=silent)
+def test_a_fleet_goes_to_a_new_protocol_while_topics_move_and_what_is_missing_is_reported() -> None:
+    found = play("redis", LiveScale(fanout=10, moves=12, renewed=True), seed=4, progress=silent)
     assert found.checked.honest, found.checked.counts()
     assert found.moves >= 12
     assert (found.unfinished, found.disputed) == ([], 0)
