@@ -23,7 +23,7 @@ def test_whatever_is_killed_what_is_missing_is_reported(kind: str) -> None:
 
 
 def test_a_fleet_goes_to_a_new_protocol_process_by_process_and_nothing_is_missing() -> None:
-    found = play("nats", LiveScale(fanout=10, moves=0, renewed=True), seed=3, progress=silent)
+    found = play("nats", LiveScale(fanout=10, moves=0, renewed=True, lease_s=8.0), seed=3, progress=silent)
     assert found.checked.honest, found.checked.counts()
     assert found.checked.delivered > 1000
     assert (len(found.checked.covered), found.checked.gaps, found.checked.discontinuities) == (0, 0, 0)

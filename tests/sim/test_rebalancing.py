@@ -63,7 +63,7 @@ async def test_a_plan_is_shown_and_moves_nothing_and_applied_it_moves_exactly_th
         assert (await operator.rebalance("apply", plan=shown.plan)).state == "running"
         await fleet.sleep(5.0)
         done = await operator.rebalance("status")
-    assert (done.plan, done.state, done.counts["done"]) == (shown.plan, "done", len(shown.steps))
+    assert (done.plan, done.state, done.counts.done) == (shown.plan, "done", len(shown.steps))
     planned = {step.topic: step.brokers for step in shown.steps}
     assert where(fleet) == [planned.get(topic, ("b0",)) for topic in TOPICS]
 
@@ -76,10 +76,10 @@ async def test_a_plan_that_is_stopped_begins_nothing_more(start_fleet: StartFlee
         assert len(shown.steps) > 1
         await operator.rebalance("apply", plan=shown.plan)
         stopping = await operator.rebalance("stop")
-        assert (stopping.state, stopping.counts["moving"]) == ("stopping", 1)
+        assert (stopping.state, stopping.counts.moving) == ("stopping", 1)
         await fleet.sleep(10.0)
         stopped = await operator.rebalance("status")
-        assert (stopped.state, stopped.counts["done"], stopped.counts["dropped"]) == (
+        assert (stopped.state, stopped.counts.done, stopped.counts.dropped) == (
             "stopped",
             1,
             len(shown.steps) - 1,

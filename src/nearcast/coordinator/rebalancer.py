@@ -19,7 +19,7 @@ from nearcast.domain.snapshot import Snapshot
 from nearcast.policies.registry import policy_named
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
-from nearcast.wire.rebalancing import MOST_STEPS, PlannedStep, RebalanceOrder, Rebalancing
+from nearcast.wire.rebalancing import MOST_STEPS, PlannedStep, RebalanceOrder, Rebalancing, StepCounts
 
 _log = logging.getLogger(__name__)
 _KEPT = 16  # plans that were shown and can still be applied
@@ -200,7 +200,7 @@ class Rebalancer:
             number,
             plan.policy,
             _state(running),
-            steps.counts(),
+            StepCounts(**steps.counts()),
             tuple(_planned(*each) for each in islice(steps.told(), MOST_STEPS)),
             plan.rent,
             plan.release,

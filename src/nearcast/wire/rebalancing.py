@@ -37,6 +37,19 @@ class PlannedStep(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class StepCounts(msgspec.Struct, frozen=True):
+    """How many steps are in which state."""
+
+    waiting: int = 0
+    moving: int = 0
+    done: int = 0
+    refused: int = 0
+    dropped: int = 0
+
+
+_NO_STEPS = StepCounts()
+
+
 class Rebalancing(msgspec.Struct, frozen=True, tag=True):
     """A plan and how far it is; `plan` 0: there is none. Of `steps` the first are told, `counts` is of all.
 
@@ -48,7 +61,7 @@ class Rebalancing(msgspec.Struct, frozen=True, tag=True):
     plan: int = 0
     policy: str = ""
     state: str = ""
-    counts: dict[str, int] = {}
+    counts: StepCounts = _NO_STEPS
     steps: tuple[PlannedStep, ...] = ()
     rent: int = 0
     release: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Annotated
 
+import msgspec
 import typer
 
 from nearcast.cli.connect import operator_of
@@ -62,7 +63,7 @@ async def _order(
         print_json(found)
     else:
         _show(found)
-    return int(bool(found.counts.get("refused")))
+    return int(bool(found.counts.refused))
 
 
 def _show(found: Rebalancing) -> None:
@@ -70,11 +71,12 @@ def _show(found: Rebalancing) -> None:
     if not found.plan:
         print(f"no plan is being carried out; {mode}")
         return
-    counts = ", ".join(f"{count} {state}" for state, count in found.counts.items() if count)
+    by_state = msgspec.structs.asdict(found.counts)
+    counts = ", ".join(f"{count} {state}" for state, count in by_state.items() if count)
     print(f"plan {found.plan} ({found.policy}): {found.state}; {counts or 'nothing to move'}")
     if found.steps:
         print_table(("topic", "from", "to", "state", "reason"), [_row(step) for step in found.steps[:_SHOWN]])
-        more = sum(found.counts.values()) - len(found.steps[:_SHOWN])
+        more = sum(by_state.values()) - len(found.steps[:_SHOWN])
         if more > 0:
             print(f"and {more} more; --json has them")
     for line in (*_servers(found), *found.reasons, *(f"cannot be applied now: {why}" for why in found.objections)):
@@ -82,7 +84,7 @@ def _show(found: Rebalancing) -> None:
     if found.load_ratios:
         ratios = ", ".join(f"{broker} {ratio:.0%}" for broker, ratio in found.load_ratios[:_SHOWN])
         print(f"expected load: {ratios}")
-    if found.state == "proposed" and found.counts.get("waiting") and not found.objections:
+    if found.state == "proposed" and found.counts.waiting and not found.objections:
         print(f"`nearcast rebalance apply {found.plan}` carries it out")
 
 
