@@ -61,9 +61,11 @@ async def _measure(kind: str, fanout: int, trials: int, pause_s: float, progress
         argv = (sys.executable, "-m", "nearcast.lab.live.overtaking", server.endpoint.url)
         try:
             audience = _Audience(fanout)
-            await audience.attach(server.endpoint)
-            marker = await Command.start(CommandSpec("marker", "marker", argv), state)  # comes last, as agents do
+            await audience.attach(server.endpoint, range(fanout // 2))
+            marker = await Command.start(CommandSpec("marker", "marker", argv), state)  # after some, before others
             try:
+                await audience.attach(server.endpoint, range(fanout // 2, fanout))
+                await audience.open_senders(server.endpoint)
                 for number in range(trials):
                     await _try(audience, number, found)
                     progress(number + 1, trials, f"bursts to {fanout} subscribers")
@@ -94,7 +96,7 @@ class _Audience:
         self.complete = asyncio.Event()
         self.late_s: list[float] = []
 
-    async def attach(self, endpoint: Endpoint) -> None:
+    async def attach(self, endpoint: Endpoint, listeners: range) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one(number: int) -> None:
@@ -104,7 +106,9 @@ class _Audience:
                 self._links.append(link)
                 await link.subscribe(_TOPIC, partial(self.receive, number))
 
-        await asyncio.gather(*(one(number) for number in range(self._size)))
+        await asyncio.gather(*(one(number) for number in listeners))
+
+    async def open_senders(self, endpoint: Endpoint) -> None:
         for number in range(_SENDERS):
             connect = connector(lambda _broker: endpoint, name=f"sender{number}")
             self._senders.append(await connect("server", lambda _up: None))
