@@ -454,6 +454,21 @@ def test_a_taken_port_is_refused_also_when_another_emulator_has_it() -> None:
     asyncio.run(scenario())
 
 
+def test_connections_that_the_last_owner_closed_do_not_keep_a_port_from_the_next() -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as last:
+            port = last.getsockname()[1]
+            with socket.create_connection(("127.0.0.1", port)) as visitor:
+                last.accept()[0].close()
+                assert visitor.recv(1) == b""
+        emulator = WanEmulator(random.Random(1))
+        at = await emulator.open("here", "b1", Endpoint("nats", "127.0.0.1", 4222), Shape(0.0), port=port)
+        assert at.port == port
+        await emulator.close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     "wrong", [{"delay_s": -1.0}, {"delay_s": 61.0}, {"jitter_s": -0.1}, {"bytes_per_s": 0.0}, {"delay_s": float("nan")}]
 )

@@ -162,6 +162,8 @@ def _reserve(port: int) -> socket.socket:
     if port and not is_free(port):
         raise FleetError(f"wan: port {port} is taken by another process")
     reserved = socket.socket()
+    # Connections that the port's last owner closed linger in the kernel for a minute: no obstacle while we bind.
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # Shared with the listener. Another process of this user could share it too; is_free() and free_port() see to it.
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
@@ -169,4 +171,5 @@ def _reserve(port: int) -> socket.socket:
     except OSError as error:
         reserved.close()
         raise FleetError(f"wan: port {port or 'of choice'} cannot be used: {error.strerror}") from error
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # from now on is_free() says no
     return reserved

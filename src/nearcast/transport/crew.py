@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+_ASK_AGAIN_S = 1.0
+
 
 class Crew:
     """Starts tasks and ends them. A task that fails reaches the event loop's exception handler at once."""
@@ -21,12 +23,15 @@ class Crew:
         task.add_done_callback(self._done)
 
     async def close(self) -> None:
-        """Cancels what is left and waits for it; what is started from now on is dropped."""
+        """Cancels what is left and waits for it; what is started from now on is dropped.
+
+        Asks again while a task goes on: a library may take a cancellation for the end of its own timeout.
+        """
         self._closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while left := list(self._tasks):
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=_ASK_AGAIN_S)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from nearcast.transport import crew as crew_module
 from nearcast.transport.crew import Crew
 
 
@@ -21,6 +24,27 @@ async def test_closing_cancels_what_is_left_and_waits_for_its_clean_up() -> None
     await asyncio.sleep(0)
     await crew.close()
     assert cleaned_up == [True]
+
+
+async def test_a_task_that_takes_a_cancellation_for_something_else_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crew_module, "_ASK_AGAIN_S", 0.01)
+    crew = Crew()
+    asked = []
+
+    async def work() -> None:
+        while len(asked) < 3:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                asked.append(True)
+
+    crew.start(work(), "deaf")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await crew.close()
+    assert len(asked) == 3
 
 
 async def test_a_task_that_fails_is_told_to_the_loop_at_once_by_its_name() -> None:
