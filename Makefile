@@ -19,7 +19,7 @@ check: setup
 	$(BIN)/python scripts/check_doc_links.py
 
 test: setup check
-	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 3 --dist worksteal --tb=short -m "not slow"
 
 test-all: setup check
 	$(BIN)/pytest -n 2
