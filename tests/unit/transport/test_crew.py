@@ -31,7 +31,7 @@ async def test_a_task_that_takes_a_cancellation_for_something_else_is_asked_agai
 ) -> None:
     monkeypatch.setattr(crew_module, "_ASK_AGAIN_S", 0.01)
     crew = Crew()
-    asked = []
+    asked: list[bool] = []
 
     async def work() -> None:
         while len(asked) < 3:
