@@ -60,6 +60,11 @@ class Draft:
         return out
 
     @property
+    def mean_ratio(self) -> float:
+        """Estimated load over capacity of all usable brokers together."""
+        return float(self.load[self.usable].sum() / max(self.capacity[self.usable].sum(), 1e-9))
+
+    @property
     def typical_capacity(self) -> float:
         """What a rented server is taken to have: the median of those that report; 0 where there is none."""
         known = self.capacity[~self.snapshot.silent]

@@ -32,7 +32,7 @@ def dynamoth(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
     draft = Draft(snapshot, settings)
     rentable = most_to_rent(snapshot, settings)
     emptied, homeless = evacuate(draft, can_rent=rentable > 0)
-    short = replicate(draft)
+    short = replicate(draft, can_rent=rentable > 0)
     relief = relieve(draft, short, can_rent=rentable > 0)
     reasons = _still_overloaded(draft, relief)
     reasons += [f"{snapshot.brokers[at]} cannot be drained yet: the others have no room" for at in homeless]

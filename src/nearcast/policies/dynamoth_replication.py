@@ -1,9 +1,10 @@
 """Dynamoth's Algorithm 1 (section III-B 1): which topics need more than one server, how, and how many.
 
-Two things are ours where the paper has no word or leaves one out (ADR 8). The corner case, publications and subscribers
+Three things are ours where the paper has no word or leaves one out (ADR 8). The corner case, publications and subscribers
 both very large, comes first and gives `all_subscribers`; a topic that no single server could carry is one, whatever its
-ratios. And a ratio asks for no more servers than the count it is gated by: subscribers per publication grows as a topic
-falls silent, and would then ask for ever more servers for ever less work.
+ratios. A ratio asks for no more servers than the count it is gated by: subscribers per publication grows as a topic
+falls silent, and would then ask for ever more servers for ever less work. And in a fleet that is full and cannot grow,
+any busy topic is shared out.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Bounds:
     share: float
 
 
-def replicate(draft: Draft) -> dict[int, int]:
+def replicate(draft: Draft, *, can_rent: bool) -> dict[int, int]:
     """Give every topic the replicas it should have. Returns the topics that lack servers for that, and how many."""
     settings, rest, snapshot = draft.settings, draft.rest, draft.snapshot
     count = int(draft.usable.sum())
     if not count:
         return {}
-    bounds = bounds_of(draft)
+    bounds = bounds_of(draft, can_rent=can_rent)
     most = min(settings.replication.most, count)
     loads = (rest.publications, rest.subscribers, rest.bytes_out)
     strategy, wanted = replicas(*loads, settings.replication, bounds)
@@ -62,7 +63,15 @@ def replicate(draft: Draft) -> dict[int, int]:
     return short
 
 
-def bounds_of(draft: Draft) -> Bounds:
+def bounds_of(draft: Draft, *, can_rent: bool) -> Bounds:
+    """Where no server can be added to a fleet that is full, topics are cut into small parts, which pack well.
+
+    Small parts also share out what makes topics differ from one second to the next: a server with many of them is at
+    the mean of all, where one with a few whole topics is at times far above it.
+    """
+    if not can_rent and draft.mean_ratio > draft.settings.safe_ratio:
+        part = draft.settings.replication.split_ratio * draft.typical_capacity
+        return Bounds(part, part)
     return Bounds(
         most=draft.settings.high_ratio * float(draft.capacity[draft.usable].max(initial=0.0)),
         share=draft.settings.safe_ratio * draft.typical_capacity,
@@ -185,4 +194,4 @@ def _cause(publications: float, subscribers: float, strategy: Strategy, settings
         return "both very many"
     if publications > thresholds.publications:
         return "many publications per subscriber"
-    return f"more than {settings.high_ratio:g} of what one server can send"
+    return "more than one server has room for"

@@ -49,12 +49,13 @@ def at_rest(snapshot: Snapshot) -> Rest:
     repeated_at = routed & (strategy == _ALL_SUBSCRIBERS)
     publications = _counted(entries.topic, entries.publications, repeated_in, count)
     subscribers = _counted(entries.topic, entries.subscribers.astype(np.float64), repeated_at, count)
-    bytes_out: Floats = np.bincount(entries.topic, weights=entries.bytes_out, minlength=count).astype(np.float64)
+    asked = _asked(snapshot)
+    bytes_out: Floats = np.bincount(entries.topic, weights=asked, minlength=count).astype(np.float64)
 
     measured = np.zeros(len(row_topic))
-    measured[row_of[routed]] = entries.bytes_out[routed]
+    measured[row_of[routed]] = asked[routed]
     seen = np.bincount(row_topic[row_of[routed]], minlength=count)
-    astray = np.bincount(entries.topic[~routed], weights=entries.bytes_out[~routed], minlength=count)
+    astray = np.bincount(entries.topic[~routed], weights=asked[~routed], minlength=count)
     reporting = np.bincount(row_topic[~snapshot.silent[snapshot.members]], minlength=count)
     settled = (seen == reporting) & (astray == 0)
     row_bytes = np.where(settled[row_topic], measured, (bytes_out / np.maximum(sizes, 1))[row_topic])
@@ -63,6 +64,13 @@ def at_rest(snapshot: Snapshot) -> Rest:
     load = np.maximum(snapshot.out - reported, 0.0)
     load += np.bincount(snapshot.members, weights=row_bytes, minlength=brokers)
     return Rest(publications, subscribers, bytes_out, row_topic, row_bytes, load)
+
+
+def _asked(snapshot: Snapshot) -> Floats:
+    """Outgoing bytes per entry: as measured, but for brokers at their capacity as much as was published times heard."""
+    entries = snapshot.entries
+    full = (snapshot.out >= snapshot.capacity)[entries.broker]
+    return np.where(full, np.maximum(entries.bytes_out, entries.bytes_in * entries.subscribers), entries.bytes_out)
 
 
 def _matched(rows: Ints, wanted: Ints) -> tuple[Ints, Bools]:

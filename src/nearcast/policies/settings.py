@@ -10,7 +10,8 @@ class Replication:
     """Dynamoth's Algorithm 1. The two ratios are those of the authors' code, the rest is ours (ADR 8).
 
     Rates are per second. `keep_ratio`: a topic loses replicas only when it would also with thresholds this much lower,
-    so that one that hovers at a threshold is not changed back and forth.
+    so that one that hovers at a threshold is not changed back and forth. `split_ratio`: into parts of at most this much
+    of a server's capacity topics are cut when all servers together are above the safe ratio and none can be rented.
     """
 
     all_subscribers_ratio: float = 1500.0  # publications per subscriber
@@ -19,6 +20,7 @@ class Replication:
     subscribers: int = 100
     most: int = 8
     keep_ratio: float = 0.8
+    split_ratio: float = 0.05
 
     def __post_init__(self) -> None:
         for name in ("all_subscribers_ratio", "publications", "all_publishers_ratio", "subscribers"):
@@ -26,8 +28,9 @@ class Replication:
                 raise ConfigError(f"replication.{name} is {getattr(self, name)}; it must be more than 0")
         if self.most < 1:
             raise ConfigError(f"replication.most is {self.most}; a topic is on at least one broker (1: no replication)")
-        if not 0 < self.keep_ratio <= 1:
-            raise ConfigError(f"replication.keep_ratio is {self.keep_ratio}; it must be more than 0 and at most 1")
+        for name in ("keep_ratio", "split_ratio"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ConfigError(f"replication.{name} is {getattr(self, name)}; it must be more than 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ from nearcast.domain.route import Route, Strategy, route
 from nearcast.domain.snapshot import Snapshot
 
 
-def load(topic: str, out: float, publications: float = 1.0, subscribers: int = 1) -> TopicLoad:
-    return TopicLoad(topic, publications, publications * subscribers, out, out, 1, subscribers)
+def load(
+    topic: str, out: float, publications: float = 1.0, subscribers: int = 1, *, bytes_in: float | None = None
+) -> TopicLoad:
+    came = out / subscribers if bytes_in is None else bytes_in
+    return TopicLoad(topic, publications, publications * subscribers, came, out, 1, subscribers)
 
 
 def fleet(

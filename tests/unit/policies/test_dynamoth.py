@@ -83,6 +83,27 @@ def test_when_all_is_full_load_is_evened_out_and_no_receiver_comes_above_its_sou
     assert dict(planned(fleet(full)).load_ratios) == {"a": pytest.approx(1.1), "b": pytest.approx(0.82)}
 
 
+def test_load_is_evened_out_also_when_every_server_together_are_beyond_their_capacity() -> None:
+    full = {"a": [load(f"a{i}", 4.0) for i in range(35)], "b": [load("b", 1.0), load("c", 99.0)]}
+    plan = planned(fleet(full), max_brokers=2, replication=Replication(most=1))
+    assert dict(plan.load_ratios) == {"a": pytest.approx(1.20), "b": pytest.approx(1.20)}
+
+
+def test_in_a_full_fleet_that_cannot_grow_a_busy_topic_is_shared_out() -> None:
+    small = [load(f"c{i}", 10.0) for i in range(7)]
+    full = {"a": [load("x", 60.0, 9.0, 9), load("y", 12.0)], "b": [load("z", 40.0)], "c": small}
+    plan = planned(fleet(full), max_brokers=3, replication=Replication(split_ratio=0.2))
+    step = plan.steps[0]
+    assert (step.topic, step.strategy, step.brokers) == ("x", Strategy.ALL_SUBSCRIBERS, ("a", "b"))
+    assert step.reason == (
+        "9 publications/s for 9 subscribers, more than one server has room for: "
+        "all_subscribers on 2 servers of 3 asked for"
+    )
+    assert not planned(fleet(full), max_brokers=4).steps
+    half = {"a": [load("x", 60.0, 9.0, 9)], "b": [load("z", 40.0)], "c": small}
+    assert not planned(fleet(half), max_brokers=3, min_brokers=3).steps
+
+
 def test_what_no_topic_accounts_for_is_not_a_reason_to_rent() -> None:
     plan = planned(fleet({"a": [load("x", 1.0)], "b": []}, other={"a": 90.0}))
     assert plan.rent == 0

@@ -47,5 +47,12 @@ def test_a_server_that_sends_less_than_its_topics_say_counts_with_its_topics() -
     assert at_rest(fleet({"a": [load("t", 30.0)]}, other={"a": -10.0})).load.tolist() == [pytest.approx(30.0)]
 
 
+def test_a_server_at_its_capacity_counts_with_what_is_asked_of_it() -> None:
+    """What a full server sends is what it can: a topic may ask for more."""
+    crowded = load("t", 70.0, 10.0, 20, bytes_in=8.0)
+    assert at_rest(fleet({"a": [crowded, load("u", 31.0)], "b": []})).load.tolist() == [191.0, 0.0]
+    assert at_rest(fleet({"a": [crowded, load("u", 29.0)], "b": []})).load.tolist() == [99.0, 0.0]
+
+
 def test_a_system_without_topics_has_no_load() -> None:
     assert at_rest(fleet({"a": [], "b": []})).load.tolist() == [0.0, 0.0]
