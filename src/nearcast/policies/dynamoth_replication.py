@@ -3,8 +3,8 @@
 Three things are ours where the paper has no word or leaves one out (ADR 8). The corner case, both very large,
 comes first and gives `all_subscribers`; a topic that no single server could carry is one, whatever its
 ratios. A ratio asks for no more servers than the count it is gated by: subscribers per publication grows as a topic
-falls silent, and would then ask for ever more servers for ever less work. And in a fleet that is full and cannot grow,
-any busy topic is shared out.
+falls silent, and would then ask for ever more servers for ever less work. And in a busy fleet that cannot grow, any
+busy topic is shared out.
 """
 
 from __future__ import annotations
@@ -64,12 +64,13 @@ def replicate(draft: Draft, *, can_rent: bool) -> dict[int, int]:
 
 
 def bounds_of(draft: Draft, *, can_rent: bool) -> Bounds:
-    """Where no server can be added to a fleet that is full, topics are cut into small parts, which pack well.
+    """Where no server can be added to a busy fleet, topics are cut into small parts, which pack well.
 
     Small parts also share out what makes topics differ from one second to the next: a server with many of them is at
-    the mean of all, where one with a few whole topics is at times far above it.
+    the mean of all, where one with a few whole topics is at times far above it. Half the safe ratio is busy: a server
+    may be overloaded then, and while it is this does not come and go with every plan.
     """
-    if not can_rent and draft.mean_ratio > draft.settings.safe_ratio:
+    if not can_rent and draft.mean_ratio > draft.settings.safe_ratio / 2:
         part = draft.settings.replication.split_ratio * draft.typical_capacity
         return Bounds(part, part)
     return Bounds(

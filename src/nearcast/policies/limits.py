@@ -7,8 +7,15 @@ _NO_LIMIT = 2**31
 
 
 def wait_reason(snapshot: Snapshot, settings: Settings, now_s: float) -> str:
-    """Why it is too early for a plan; empty if it is not (Dynamoth's T_wait)."""
+    """Why it is too early for a plan; empty if it is not (Dynamoth's T_wait).
+
+    A server that nothing is routed to ends the wait while another is overloaded: it was rented for that.
+    """
     if snapshot.planned_s is None or now_s - snapshot.planned_s >= settings.wait_s:
+        return ""
+    idle = snapshot.usable.copy()
+    idle[snapshot.members] = False
+    if idle.any() and (snapshot.load_ratios[snapshot.usable] > settings.high_ratio).any():
         return ""
     since_s = now_s - snapshot.planned_s
     return f"the last plan is {since_s:.1f} s old: no other before {settings.wait_s:g} s, so that its moves can settle"

@@ -10,8 +10,8 @@ class Replication:
     """Dynamoth's Algorithm 1. The two ratios are those of the authors' code, the rest is ours (ADR 8).
 
     Rates are per second. `keep_ratio`: a topic loses replicas only when it would also with thresholds this much lower,
-    so that one that hovers at a threshold is not changed back and forth. `split_ratio`: into parts of at most this much
-    of a server's capacity topics are cut when all servers together are above the safe ratio and none can be rented.
+    so that one that hovers at a threshold is not changed back and forth. `split_ratio`: when all servers together are
+    above half the safe ratio and none can be rented, topics are cut into parts of at most this much of a capacity.
     """
 
     all_subscribers_ratio: float = 1500.0  # publications per subscriber

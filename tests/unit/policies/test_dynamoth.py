@@ -89,7 +89,7 @@ def test_load_is_evened_out_also_when_every_server_together_are_beyond_their_cap
     assert dict(plan.load_ratios) == {"a": pytest.approx(1.20), "b": pytest.approx(1.20)}
 
 
-def test_in_a_full_fleet_that_cannot_grow_a_busy_topic_is_shared_out() -> None:
+def test_in_a_busy_fleet_that_cannot_grow_a_busy_topic_is_shared_out() -> None:
     small = [load(f"c{i}", 10.0) for i in range(7)]
     full = {"a": [load("x", 60.0, 9.0, 9), load("y", 12.0)], "b": [load("z", 40.0)], "c": small}
     plan = planned(fleet(full), max_brokers=3, replication=Replication(split_ratio=0.2))
@@ -100,8 +100,8 @@ def test_in_a_full_fleet_that_cannot_grow_a_busy_topic_is_shared_out() -> None:
         "all_subscribers on 2 servers of 3 asked for"
     )
     assert not planned(fleet(full), max_brokers=4).steps
-    half = {"a": [load("x", 60.0, 9.0, 9)], "b": [load("z", 40.0)], "c": small}
-    assert not planned(fleet(half), max_brokers=3, min_brokers=3).steps
+    calm = {"a": [load("x", 60.0, 9.0, 9)], "b": [load("z", 29.0)], "c": []}
+    assert not planned(fleet(calm), max_brokers=3, min_brokers=3).steps
 
 
 def test_what_no_topic_accounts_for_is_not_a_reason_to_rent() -> None:
@@ -172,11 +172,17 @@ def test_a_topic_on_a_silent_server_waits_for_it() -> None:
 
 
 def test_there_is_a_wait_between_two_plans() -> None:
-    seen = fleet({"a": [load("x", 45.0), load("y", 40.0)], "b": []}, planned_s=90.0)
+    seen = fleet({"a": [load("x", 45.0), load("y", 40.0)], "b": [load("z", 1.0)]}, planned_s=90.0)
     waiting = dynamoth(seen, Settings(), 109.9)
     assert not waiting.changes
     assert waiting.reasons == ("the last plan is 19.9 s old: no other before 20 s, so that its moves can settle",)
     assert dynamoth(seen, Settings(), 110.0).steps
+
+
+def test_a_server_that_has_come_is_used_without_a_wait_if_another_is_overloaded() -> None:
+    assert dynamoth(fleet({"a": [load("x", 45.0), load("y", 40.0)], "b": []}, planned_s=99.0), Settings(), 100.0).steps
+    calm = fleet({"a": [load("x", 40.0), load("y", 40.0)], "b": []}, planned_s=99.0)
+    assert "the last plan is 1.0 s old" in dynamoth(calm, Settings(), 100.0).reasons[0]
 
 
 # Low load
