@@ -50,6 +50,10 @@ class LinkPool:
     def publish(self, broker: str, subject: str, data: bytes) -> None:
         (self._peers.get(broker) or self._peer(broker)).publish(subject, data)
 
+    def sender(self, broker: str) -> Callable[[str, bytes], None]:
+        """What `publish` does for this broker."""
+        return self._peer(broker).publish
+
     def attach(self, broker: str, topic: str, receive: Receive, attached: Callable[[], None]) -> None:
         """Subscribes, however long it takes; `attached` is called when it is confirmed."""
         self._peer(broker).want(topic, _Want(receive, attached))

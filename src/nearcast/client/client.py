@@ -2,9 +2,9 @@
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
@@ -82,20 +82,20 @@ class Client:
     ) -> None:
         await self.close()
 
-    async def publish(
+    def publish(
         self,
         topic: str,
         payload: bytes,
         *,
         timeout_s: float = 30.0,
         begun: Callable[[int], None] | None = None,
-    ) -> int:
-        """Returns the message's sequence number once it is handed to the server's connection.
+    ) -> Coroutine[Any, Any, int]:
+        """To be awaited. Returns the message's sequence number once it is handed to the server's connection.
 
         `begun` is told the number before the message leaves. Raises TopicNameError, MessageTooLarge, LeaseLost when no
         route could be had in time, or LinkClosed after `close()`.
         """
-        return await self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
+        return self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
 
     def publication(self, topic: str) -> Publication:
         """This client's publisher on the topic, opened on first use."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 
 from nearcast.brokers.pool import LinkPool
@@ -37,6 +38,8 @@ class Publication:
         self._timers: dict[str, Cancellable] = {}  # those that will be
         self._all_asked = False  # each that the next message is sent to is among them
         self._over = False
+        self._ready_until_s = -math.inf  # a message can be sent until then, unless something is heard before
+        self._senders: list[Callable[[str, bytes], None]] = []  # to those that it goes to
         self._tick()
 
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
@@ -48,12 +51,17 @@ class Publication:
                 f"topic {machine.topic!r}: the message has {size_bytes} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
             )
         now = clock.now()
-        if not self._can_publish(now):
-            await self._wait_for_route(timeout_s)
-            now = clock.now()
+        if now >= self._ready_until_s or len(machine.unconfirmed) >= MOST_UNCONFIRMED:
+            if not self._can_publish(now):
+                await self._wait_for_route(timeout_s)
+                now = clock.now()
+            self._ready_until_s = machine.lease.usable_until_s()
+            self._senders = [self._pool.sender(broker) for broker in machine.reachable]
         if begun is not None:
             begun(machine.seq + 1)
-        self._follow(machine.publish(payload, now, int(clock.wall() * 1e9)))
+        data = encode(machine.publish(payload, now, int(clock.wall() * 1e9)), self._dialect)
+        for send in self._senders:
+            send(machine.topic, data)
         count = self._count
         count.messages += 1
         count.size_bytes += size_bytes
@@ -82,6 +90,7 @@ class Publication:
 
     def close(self) -> None:
         self._over = True
+        self._ready_until_s = -math.inf
         self._alarm.cancel()
         self._follow(self.machine.close())
         self._wake()
@@ -119,6 +128,7 @@ class Publication:
         self._do(self.machine.tick(self._clock.now()))
 
     def _do(self, instructions: list[Instruction]) -> None:
+        self._ready_until_s = -math.inf
         self._follow(instructions)
         for instruction in instructions:
             if type(instruction) is Send:

@@ -61,11 +61,15 @@ class Lease:
         return self._unsure > 0 and not self._leased and self._asked >= len(self.candidates(()))
 
     def usable(self, now: float) -> bool:
+        return now < self.usable_until_s()
+
+    def usable_until_s(self) -> float:
+        """Unless something is asked or answered before."""
         if self.route is None:
-            return False
-        if not self.rules.leases:
-            return True
-        return self.unsure or now < self.confirmed_s + self.timing.lease_s
+            return -math.inf
+        if not self.rules.leases or self.unsure:
+            return math.inf
+        return self.confirmed_s + self.timing.lease_s
 
     def candidates(self, in_use: tuple[str, ...]) -> tuple[str, ...]:
         order = dict.fromkeys((*in_use, self.ring.owner(self.topic), *self.ring.brokers))

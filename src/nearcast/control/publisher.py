@@ -80,15 +80,20 @@ class Publisher:
         """False while no agent knows us, the route's lease is out (rule 7), or too much is unconfirmed."""
         return self._registered and len(self.unconfirmed) < MOST_UNCONFIRMED and self.lease.usable(now)
 
-    def publish(self, payload: bytes, now: float, sent_ns: int) -> list[Instruction]:
-        """Call only when `can_publish`."""
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """The brokers of the route whose connections are up."""
+        return tuple(broker for broker in self.targets if broker not in self._down) if self._down else self.targets
+
+    def publish(self, payload: bytes, now: float, sent_ns: int) -> Envelope:
+        """The message, to be sent to each that is `reachable`. Call only when `can_publish`."""
         self.seq += 1
         self._sent_epoch = self.epoch
         envelope = Envelope(0, self.id, self.seq, self.epoch, self.before, self.first, sent_ns, payload)
         self.unconfirmed.append(envelope)
         self._step_s = self.timing.idle_s
         self._announce_s = now + self._step_s
-        return self._to_targets(envelope)
+        return envelope
 
     def confirmed(self, broker: str, seq: int) -> None:
         """The broker has handled everything up to `seq`."""
@@ -130,7 +135,7 @@ class Publisher:
         out: list[Instruction] = []
         cut_off = [b for b in self.targets if b in self._down]
         if self.rules.legs and self.seq >= self.first:
-            out += [self._mark(broker, END) for broker in self.targets if broker not in self._down]
+            out += [self._mark(broker, END) for broker in self.reachable]
         self.targets, self.epoch, self._leg_s = targets, self.lease.epoch, now
         if self.seq >= self.first:
             self.before = self._sent_epoch
@@ -141,7 +146,7 @@ class Publisher:
             self._confirmed.setdefault(broker, self.first - 1)
         self._announce_s = now + self.timing.idle_s
         # The agents there should know whom to tell of the next move, and whom to miss.
-        return [*out, *(self._hello(now, broker) for broker in targets if broker not in self._down)]
+        return [*out, *(self._hello(now, broker) for broker in self.reachable)]
 
     def _farewells(self) -> list[Instruction]:
         """Goodbye to brokers not in use, once an agent of this leg has registered us: before, nobody would miss us."""
@@ -161,7 +166,8 @@ class Publisher:
         self.first = again[0].seq
         out: list[Instruction] = []
         for message in again:
-            out += self._to_targets(msgspec.structs.replace(message, epoch=self.epoch, first=self.first))
+            moved = msgspec.structs.replace(message, epoch=self.epoch, first=self.first)
+            out += [Send(broker, moved) for broker in self.reachable]
         return out
 
     # Connections
@@ -201,7 +207,7 @@ class Publisher:
     def close(self) -> list[Instruction]:
         out: list[Instruction] = []
         if self.rules.legs and self.seq:
-            out += [self._mark(broker, END | HEARTBEAT) for broker in self.targets if broker not in self._down]
+            out += [self._mark(broker, END | HEARTBEAT) for broker in self.reachable]
         return [*out, *self._byes(self._known)]
 
     def _announce(self, now: float) -> list[Instruction]:
@@ -210,12 +216,11 @@ class Publisher:
         self._announce_s = now + self._step_s
         if not self.rules.legs or self.seq < self.first or not self.lease.usable(now):
             return []
-        return [self._mark(broker, HEARTBEAT) for broker in self.targets if broker not in self._down]
+        return [self._mark(broker, HEARTBEAT) for broker in self.reachable]
 
     def _hellos(self, now: float) -> list[Instruction]:
         """A question to one agent, which may be any; and to those of all our brokers, who hold a lease on us."""
-        targets = tuple(broker for broker in self.targets if broker not in self._down)
-        asked = dict.fromkeys((self.lease.ask(targets, now), *targets))
+        asked = dict.fromkeys((self.lease.ask(self.reachable, now), *self.reachable))
         return [self._hello(now, broker) for broker in asked]
 
     def _hello(self, now: float, broker: str) -> Say:
@@ -228,6 +233,3 @@ class Publisher:
 
     def _mark(self, broker: str, flag: int) -> Send:
         return Send(broker, Envelope(flag, self.id, self.seq, self.epoch, self.before, self.first, 0, b""))
-
-    def _to_targets(self, envelope: Envelope) -> list[Instruction]:
-        return [Send(broker, envelope) for broker in self.targets if broker not in self._down]

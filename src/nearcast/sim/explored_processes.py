@@ -17,6 +17,7 @@ from nearcast.control.instructions import (
     Deliver,
     Instruction,
     Report,
+    Send,
 )
 from nearcast.control.lease import Lease
 from nearcast.control.move import Move, Save
@@ -64,11 +65,11 @@ class Publishing:
                 out.follow(publisher.tick(now))
             case ("publish", bool(promised), int(reported)):
                 self.to_send -= 1
-                instructions = publisher.publish(b"", now, 0)
+                envelope = publisher.publish(b"", now, 0)
                 if promised:
                     self.sent[publisher.seq] = (now, reported)
                 out.notes.append(f"{publisher.client} publishes {publisher.seq} to {'+'.join(publisher.targets)}")
-                out.follow(instructions)
+                out.follow([Send(broker, envelope) for broker in publisher.reachable])
             case "crash":
                 self.dead, self.to_send = True, 0
             case _ if self.dead:

@@ -3,7 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
+
+# CLOCK_MONOTONIC stands still while a Linux machine is suspended, and a lease would outlive its term by that long.
+_now = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class Cancellable(Protocol):
@@ -37,22 +41,11 @@ class Clock(Protocol):
 class SystemClock:
     """The clock of the machine. Timers are those of the running event loop."""
 
-    def now(self) -> float:
-        return _now()
-
-    def wall(self) -> float:
-        return time.time()
+    now = staticmethod(_now)
+    wall = staticmethod(time.time)
 
     def call_later(self, delay_s: float, fn: Callable[..., object], *args: Any) -> Cancellable:
         return asyncio.get_running_loop().call_later(delay_s, fn, *args)
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-
-
-def _boot_time() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-# CLOCK_MONOTONIC stands still while a Linux machine is suspended, and a lease would outlive its term by that long.
-_now = _boot_time if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic

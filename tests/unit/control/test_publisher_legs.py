@@ -41,7 +41,8 @@ def at_h0() -> Publisher:
 
 
 def publish(one: Publisher, now: float = 0.0) -> list[Instruction]:
-    return one.publish(b"m", now, 0)
+    envelope = one.publish(b"m", now, 0)
+    return [Send(broker, envelope) for broker in one.reachable]
 
 
 def sent(instructions: list[Instruction]) -> list[tuple[str, int, int, int]]:

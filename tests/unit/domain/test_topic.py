@@ -9,7 +9,7 @@ from nearcast.domain.topic import MAX_TOPIC_BYTES, validate_topic
     ["a", "city/7/drone.42.position", "game:tile=3", "A_b-c@d+e", "über.straße", "温度", "a" * 200],
 )
 def test_an_ordinary_name_is_returned_unchanged(name: str) -> None:
-    assert validate_topic(name) is name
+    assert validate_topic(name) == name
 
 
 @pytest.mark.parametrize("wildcard", ["drones.*", "drones.>", "drone?", "drone[12]", "*", ">"])
