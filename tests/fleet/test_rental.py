@@ -58,7 +58,7 @@ def test_a_server_whose_agent_does_not_start_is_ended(tmp_path: Path) -> None:
 
 def test_when_nobody_answers_it_is_said(tmp_path: Path) -> None:
     async def scenario() -> None:
-        with pytest.raises(FleetError, match="rent 'more': no supervisor answers at"):
+        with pytest.raises(FleetError, match="the supervisor does not answer at"):
             await LocalProvisioner(tmp_path / "no.sock").rent("more")
 
     within(10, scenario())

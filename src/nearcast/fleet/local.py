@@ -1,5 +1,6 @@
 """A whole deployment on this machine: control bus, brokers, agents, coordinators, and distances between sites."""
 
+import json
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
@@ -31,6 +32,7 @@ class LocalSpec:
 
     Without delays (both 0) clients reach the brokers directly. `out_bytes_per_s` is each broker's configured capacity.
     With `rents`, the configuration says that further servers can be had (see `rental.renting`, which provides them).
+    `rebalance` and `timing` are the tables of that name in the configuration.
     """
 
     sites: int = 3
@@ -46,6 +48,7 @@ class LocalSpec:
     link_bytes_per_s: float | None = None
     output_bytes: int | None = None
     rents: bool = False
+    rebalance: dict[str, str | float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.sites <= _MOST_SITES:
@@ -139,6 +142,7 @@ def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[
         parts.append(f'\n[[way]]\nsite = "{link.site}"\nbroker = "{link.broker}"\nurl = "{way}"')
     if spec.rents:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
-    if spec.timing:
-        parts.append("\n[timing]\n" + "\n".join(f"{key} = {value}" for key, value in spec.timing.items()))
+    for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance)):
+        if table:
+            parts.append(f"\n[{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items()))
     return "\n".join(parts) + "\n"

@@ -1,13 +1,13 @@
 """Servers on demand as local processes: the supervisor that keeps a fleet running starts and ends further ones.
 
-It takes orders on a socket in its state directory, one JSON object a line; whoever may open the socket may order. The
-coordinators' configuration says where it is.
+It takes orders on a socket in its state directory (see `orders`). The coordinators' configuration says where it is.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ import msgspec
 
 from nearcast.domain.errors import FleetError, NearcastError
 from nearcast.fleet.commands import own_command
+from nearcast.fleet.orders import ask, take_orders
 from nearcast.fleet.provisioner import Rented
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.supervisor import Supervisor
@@ -97,28 +98,8 @@ class Rental:
 async def renting(supervisor: Supervisor, spec: RentalSpec, socket: Path) -> AsyncIterator[Rental]:
     """Meanwhile orders are taken on `socket`. Raises FleetError when it cannot be made."""
     rental = Rental(supervisor, spec)
-
-    async def obey(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while line := await reader.readline():
-                writer.write(msgspec.json.encode(await _carry_out(rental, line)) + b"\n")
-                await writer.drain()
-        except OSError:
-            pass  # who asked did not wait for the answer
-        finally:
-            writer.close()
-
-    try:
-        server = await asyncio.start_unix_server(obey, socket)
-        _make_private(socket)
-    except OSError as error:
-        raise FleetError(f"the socket {str(socket)!r} cannot be made: {error}") from error
-    async with server:
+    async with await take_orders(socket, partial(_carry_out, rental)):
         yield rental
-
-
-def _make_private(socket: Path) -> None:
-    socket.chmod(0o600)
 
 
 async def _carry_out(rental: Rental, line: bytes) -> _Answer:
@@ -147,19 +128,7 @@ class LocalProvisioner:
         await self._ask(_Order("release", name))
 
     async def _ask(self, order: _Order) -> _Answer:
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                reader, writer = await asyncio.open_unix_connection(self._socket)
-                try:
-                    writer.write(msgspec.json.encode(order) + b"\n")
-                    answer = msgspec.json.decode(await reader.readuntil(b"\n"), type=_Answer)
-                finally:
-                    writer.close()
-                    await writer.wait_closed()
-        except (OSError, EOFError, TimeoutError, msgspec.MsgspecError) as error:
-            raise FleetError(
-                f"{order.do} {order.name!r}: no supervisor answers at {str(self._socket)!r}: {error}"
-            ) from error
+        answer = await ask(self._socket, "the supervisor", order, _Answer, timeout_s=_ANSWER_S)
         if answer.error is not None:
             raise FleetError(f"{order.do} {order.name!r}: {answer.error}")
         return answer

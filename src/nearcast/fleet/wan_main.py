@@ -8,13 +8,15 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 import uvloop
 
-from nearcast.domain.errors import ConfigError, FleetError, NearcastError
+from nearcast.domain.errors import ConfigError, NearcastError
+from nearcast.fleet.orders import ask, take_orders
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.wan import LinkState, WanEmulator
 from nearcast.transport.endpoint import Endpoint
@@ -70,25 +72,10 @@ class _Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 async def serve(plan: WanPlan, stopped: asyncio.Event, ready: Callable[[], None]) -> None:
     """Relay until `stopped`; `ready` is called once every link is open. Raises FleetError when a port is taken."""
     emulator = WanEmulator(random.Random(plan.seed))
-
-    async def obey(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while line := await reader.readline():
-                writer.write(msgspec.json.encode(await _carry_out(emulator, line)) + b"\n")
-                await writer.drain()
-        except OSError:
-            pass  # who asked did not wait for the answer
-        finally:
-            writer.close()
-
     try:
         for link in plan.links:
             await emulator.open(link.site, link.broker, Endpoint.parse(link.url), link.shape, port=link.port)
-        try:
-            control = await asyncio.start_unix_server(obey, plan.control)
-        except OSError as error:
-            raise FleetError(f"wan: the socket {plan.control!r} cannot be made: {error}") from error
-        async with control:
+        async with await take_orders(Path(plan.control), partial(_carry_out, emulator)):
             gc.freeze()  # what is here stays: a collection need not look at it in the middle of a relay
             ready()
             await stopped.wait()
@@ -144,17 +131,7 @@ class WanControl:
 
     async def _ask(self, order: _Order) -> _Answer:
         """Raises FleetError when the emulator cannot be reached, ConfigError when it refuses."""
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                reader, writer = await asyncio.open_unix_connection(self._path)
-                try:
-                    writer.write(msgspec.json.encode(order) + b"\n")
-                    answer = msgspec.json.decode(await reader.readuntil(b"\n"), type=_Answer)
-                finally:
-                    writer.close()
-                    await writer.wait_closed()
-        except (OSError, EOFError, TimeoutError) as error:
-            raise FleetError(f"wan: no emulator answers at {self._path!r}: {error}") from error
+        answer = await ask(Path(self._path), "the WAN emulator", order, _Answer, timeout_s=_ANSWER_S)
         if answer.error is not None:
             raise ConfigError(f"wan: {answer.error}")
         return answer

@@ -31,8 +31,8 @@ BOUND_MS = 150.0
 SERVERS = tuple(f"server-{number}" for number in range(1, 9))
 LINE_BYTES_PER_S = 100e6 / 8
 MESSAGE_BYTES = 1400.0
-_FAILS_AT = 1.15  # the load ratio above which the paper's servers failed
-FLEET = FlowSettings(MESSAGE_BYTES, LINE_BYTES_PER_S / _FAILS_AT, line_ratio=_FAILS_AT)
+FAILS_AT = 1.15  # the load ratio above which the paper's servers failed
+FLEET = FlowSettings(MESSAGE_BYTES, LINE_BYTES_PER_S / FAILS_AT, line_ratio=FAILS_AT)
 
 _POLICIES: dict[str, Policy] = {**POLICIES, dynamoth_published_hash.NAME: dynamoth_published_hash.published_hashing}
 
@@ -71,26 +71,39 @@ class Timeline:
     rented_s: tuple[float, ...]
     released_s: tuple[float, ...]
 
-    def smooth(self, values: Floats) -> Floats:
-        """Means over the last `AVERAGE_S` seconds."""
-        sums = np.cumsum(np.concatenate((np.zeros(1), values)))
-        last = np.arange(1, len(values) + 1)
-        first = np.maximum(0, last - AVERAGE_S)
-        return np.asarray((sums[last] - sums[first]) / (last - first))
-
     @property
     def carried(self) -> int:
-        """How many players were there before the mean response stayed above the bound for longer than a spike.
+        """See `carried`."""
+        return carried(self.players, self.response_ms)
 
-        0 when it did so from the first second on: then nothing is known of how many would have been carried.
-        """
-        over = self.smooth(self.response_ms) > BOUND_MS
-        begun = 0
-        for at, is_over in enumerate(over.tolist()):
-            begun = begun if is_over else at + 1
-            if at + 1 - begun > SPIKE_S:
-                return int(self.players[begun]) if begun else 0
-        return int(self.players.max())
+
+def smooth(values: Floats) -> Floats:
+    """Means over the last `AVERAGE_S` seconds."""
+    sums = np.cumsum(np.concatenate((np.zeros(1), values)))
+    last = np.arange(1, len(values) + 1)
+    first = np.maximum(0, last - AVERAGE_S)
+    return np.asarray((sums[last] - sums[first]) / (last - first))
+
+
+def overwhelmed_at(response_ms: Floats) -> int | None:
+    """The second from which on the mean response stayed above the bound for longer than a spike; None: never."""
+    begun = 0
+    for at, is_over in enumerate((smooth(response_ms) > BOUND_MS).tolist()):
+        begun = begun if is_over else at + 1
+        if at + 1 - begun > SPIKE_S:
+            return begun
+    return None
+
+
+def carried(players: Floats, response_ms: Floats) -> int:
+    """How many players were there before it was too much, or in the end.
+
+    0 when it was too much from the first second on: then nothing is known of how many would have been carried.
+    """
+    at = overwhelmed_at(response_ms)
+    if at is None:
+        return int(players.max())
+    return int(players[at]) if at else 0
 
 
 def setting_of(policy: str, schedule: Schedule, run: RunSettings) -> Setting:

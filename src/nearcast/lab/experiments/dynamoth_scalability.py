@@ -32,7 +32,9 @@ from nearcast.lab.experiments.dynamoth_game import (
     play,
     scaled,
     setting_of,
+    smooth,
 )
+from nearcast.lab.experiments.dynamoth_scalability_live import LIVE_RATIO, measure_live
 from nearcast.lab.fanout import map_seeds
 from nearcast.lab.workloads.schedule import Schedule
 
@@ -81,6 +83,10 @@ class SeedRow(NamedTuple):
 
 
 def measure(settings: RunSettings, progress: Progress) -> Outcome:
+    return measure_live(settings, progress) if settings.mode == "live" else _measure_flow(settings, progress)
+
+
+def _measure_flow(settings: RunSettings, progress: Progress) -> Outcome:
     count = settings.seeds or (_QUICK_SEEDS if settings.quick else _SEEDS)
     seeds = range(settings.seed, settings.seed + count)
     ramp = _RAMP_FROM_FEW if settings.popularity else _RAMP
@@ -132,7 +138,7 @@ def row_of(seed: int, ours: Timeline, baseline: Timeline, published: Timeline) -
     full_hz = len(SERVERS) * FLEET.capacity_bytes_per_s / MESSAGE_BYTES
     until = _first(ours.offered_hz >= full_hz)
     no_more = _first(ours.offered_hz >= full_hz * FLEET.line_ratio)
-    mean_ratio = ours.smooth(ours.mean_ratio)
+    mean_ratio = smooth(ours.mean_ratio)
     last_added_s = max(ours.rented_s, default=0.0)
     return SeedRow(
         seed,
@@ -277,8 +283,8 @@ EXPERIMENT = Experiment(
     name=NAME,
     paper="Dynamoth, section V-D",
     summary="players join a tile game until eight servers are full; how many are carried, against elastic hashing",
-    expectations=(RATIO, RATIO_PUBLISHED, REUSED, AVERAGE, BUSIEST),
-    modes=("flow",),
+    expectations=(RATIO, RATIO_PUBLISHED, REUSED, AVERAGE, BUSIEST, LIVE_RATIO),
+    modes=("flow", "live"),
     measure=measure,
-    options=("seeds", "latency_matrix", "popularity"),
+    options=("seeds", "latency_matrix", "popularity", "brokers"),
 )

@@ -6,26 +6,23 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from nearcast.brokers.connect import connector
-from nearcast.coordinator import Operator
-from nearcast.domain.errors import LeaseLost, LinkDown
 from nearcast.domain.route import Strategy
 from nearcast.fleet.commands import Command, CommandSpec
 from nearcast.fleet.cpu import CpuShare, used_s
 from nearcast.fleet.local import LocalSpec, launch
 from nearcast.fleet.supervisor import Supervisor
+from nearcast.lab.live.led import operator_of, until_led
 from nearcast.lab.live.meter import MeterSpec, Seen
-from nearcast.transport.config import BUS, Config, load_config
+from nearcast.transport.config import Config, load_config
 
 TOPIC = "crowd"
 _WARM_UP_S = 1.5
-_LED_S = 60.0
 _END_S = 20.0
 _MOST_LATE_S = 0.15  # the paper's bound
 _MOST_MISSING = 0.05
@@ -62,17 +59,9 @@ class Crowd:
         self._probes = 0
 
     async def route(self, strategy: Strategy, brokers: Sequence[str]) -> None:
-        deadline_s = time.monotonic() + _LED_S
-        while True:
-            with suppress(LinkDown, LeaseLost):
-                async with self._operator() as operator:
-                    answering = {each.broker for each in (await operator.status()).agents if each.present}
-                    if answering >= set(brokers):
-                        await operator.move(TOPIC, strategy, tuple(brokers))
-                        return
-            if time.monotonic() > deadline_s:
-                raise LeaseLost(f"no coordinator led the agents of {', '.join(brokers)} within {_LED_S:.0f} s")
-            await asyncio.sleep(0.2)
+        await until_led(self._config, brokers)
+        async with operator_of(self._config) as operator:
+            await operator.move(TOPIC, strategy, tuple(brokers))
 
     async def probe(
         self,
@@ -127,10 +116,6 @@ class Crowd:
                 raise command.failure("does not say what it saw")
             await asyncio.sleep(0.02)
         return msgspec.json.decode(file.read_bytes(), type=Seen)
-
-    def _operator(self) -> Operator:
-        name = f"crowd{time.monotonic_ns()}"
-        return Operator(name, connector(self._config.endpoints(), name=name), bus=BUS, dialect=self._config.dialect)
 
 
 @asynccontextmanager

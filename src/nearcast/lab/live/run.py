@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from nearcast.brokers.connect import connector
 from nearcast.coordinator import Operator
 from nearcast.coordinator.records import Records
 from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused, NearcastError
@@ -25,11 +24,12 @@ from nearcast.fleet.supervisor import Patience, Supervisor
 from nearcast.lab.experiment import Progress
 from nearcast.lab.live.elastic import come_and_go
 from nearcast.lab.live.journal import merge
+from nearcast.lab.live.led import operator_of, until_led
 from nearcast.lab.live.worker import ClientSpec, WorkerSpec
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.history import Event, History
 from nearcast.store.nats_kv import NatsKvStore
-from nearcast.transport.config import BUS, Config, load_config
+from nearcast.transport.config import Config, load_config
 from nearcast.wire.dialect import NEWEST, OLDEST
 
 HOT = "hot"
@@ -129,7 +129,7 @@ class _Run:
                 self.config: Config = load_config(await launch(self.supervisor, local))
                 self.places = list(self.config.brokers)
                 async with renting_for(self.supervisor, local), self._watched_store():
-                    await self._until_led()
+                    await until_led(self.config, self.config.brokers)
                     return await self._play(state, begun_s)
 
     async def _play(self, state: Path, begun_s: float) -> LiveResult:
@@ -224,21 +224,7 @@ class _Run:
             self.moves += 1
 
     def _operator(self) -> Operator:
-        name = f"mover{time.monotonic_ns()}"
-        return Operator(name, connector(self.config.endpoints(), name=name), bus=BUS, dialect=self.config.dialect)
-
-    async def _until_led(self) -> None:
-        """Until a leader knows every agent."""
-        deadline_s = time.monotonic() + 60.0
-        while True:
-            with contextlib.suppress(LinkDown, LeaseLost):
-                async with self._operator() as operator:
-                    status = await operator.status()
-                    if len([each for each in status.agents if each.present]) == len(self.config.brokers):
-                        return
-            if time.monotonic() > deadline_s:
-                raise LeaseLost("no coordinator led all agents within a minute")
-            await asyncio.sleep(0.1)
+        return operator_of(self.config)
 
     async def _until_drained(self) -> list[str]:
         """The topics whose move is not over after all."""
@@ -310,7 +296,7 @@ class _Run:
             await asyncio.sleep(self.scale.kill_every_s)
             self.events.append(("fault", time.time(), f"{name} is renewed"))
             await self.supervisor.renew(name)
-            await self._until_led()
+            await until_led(self.config, self.config.brokers)
         for number in range(len(self.others)):
             await asyncio.sleep(self.scale.kill_every_s)
             await self.others[number].command.stop()

@@ -1,0 +1,31 @@
+"""A deployment whose coordinator leads: what an experiment on real servers waits for before it begins."""
+
+import asyncio
+import time
+from collections.abc import Collection
+from contextlib import suppress
+
+from nearcast.brokers.connect import connector
+from nearcast.coordinator import Operator
+from nearcast.domain.errors import LeaseLost, LinkDown
+from nearcast.transport.config import BUS, Config
+
+_LED_S = 60.0
+_LOOK_S = 0.2
+
+
+def operator_of(config: Config) -> Operator:
+    name = f"lab{time.monotonic_ns()}"
+    return Operator(name, connector(config.endpoints(), name=name), bus=BUS, dialect=config.dialect)
+
+
+async def until_led(config: Config, brokers: Collection[str]) -> None:
+    """Returns when a coordinator leads and the agents of these brokers have answered it."""
+    deadline_s = time.monotonic() + _LED_S
+    while time.monotonic() < deadline_s:
+        with suppress(LinkDown, LeaseLost):
+            async with operator_of(config) as operator:
+                if {each.broker for each in (await operator.status()).agents if each.present} >= set(brokers):
+                    return
+        await asyncio.sleep(_LOOK_S)
+    raise LeaseLost(f"no coordinator led the agents of {', '.join(sorted(brokers))} within {_LED_S:.0f} s")
