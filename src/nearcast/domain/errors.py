@@ -5,6 +5,7 @@
       TopicNameError           a topic name that cannot be used (also a ValueError)
       RingError                a ring that cannot be built or changed as asked (also a ValueError)
       SnapshotError            a snapshot that contradicts itself, or a file that holds none (also a ValueError)
+      BadSample                a measurement that cannot be, of a round-trip time (also a ValueError)
       LinkError                a connection to one broker
         LinkDown               not connected now; the link is trying again by itself
         LinkClosed             closed by us; it will not come back
@@ -44,6 +45,10 @@ class RingError(NearcastError, ValueError):
 
 class SnapshotError(NearcastError, ValueError):
     """A snapshot that contradicts itself, or a file that holds none: the message says what and where."""
+
+
+class BadSample(NearcastError, ValueError):
+    """A round-trip time that cannot be, or one to a coordinate that no node can have: nothing is learnt from it."""
 
 
 class LinkError(NearcastError):

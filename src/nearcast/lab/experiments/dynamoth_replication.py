@@ -117,16 +117,22 @@ async def _search_publishers(settings: RunSettings, progress: Progress) -> _Rows
 
 
 async def _most_publishers(crowd: Crowd, first: int, seconds: float, site: str, found: Callable[[Probe], None]) -> None:
-    """Doubles until it is too much, then halves the interval in which the answer lies."""
+    """Doubles until it is too much, then halves the interval in which the answer lies; at last far beyond it.
+
+    Too much is what fails twice: a machine has other things to do at times.
+    """
+    probe = partial(crowd.probe, subscribers=1, rate=_RATE, seconds=seconds, size=_SIZE_BYTES, site=site)
     carried, too_many, count = 0, None, first
     while too_many is None or too_many - carried > max(1.0, _RESOLUTION * carried):
-        probe = await crowd.probe(count, 1, rate=_RATE, seconds=seconds, size=_SIZE_BYTES, site=site)
-        found(probe)
-        if probe.carried:
-            carried = count
+        for _ in range(2):
+            found(seen := await probe(count))
+            if seen.carried:
+                carried = count
+                break
         else:
             too_many = count
         count = 2 * carried if too_many is None else (carried + too_many) // 2
+    found(await probe(2 * too_many))
 
 
 def _note(rows: _Rows, servers: int, progress: Progress, probe: Probe) -> None:

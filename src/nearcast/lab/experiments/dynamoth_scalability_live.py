@@ -56,8 +56,8 @@ def measure_live(settings: RunSettings, progress: Progress) -> Outcome:
         for policy in _POLICIES:
             game = _game(policy, settings)
             doing = partial(_told, progress, len(runs), len(seeds) * len(_POLICIES), f"seed {seed}, {policy}")
-            runs.append((seed, policy, asyncio.run(play_live(game, seed, enough=_enough, told=doing))))
-    found = {(seed, policy): _carried(seen) for seed, policy, seen in runs}
+            runs.append((seed, policy, asyncio.run(play_live(game, seed, enough=overwhelmed, told=doing))))
+    found = {(seed, policy): carried_by(seen) for seed, policy, seen in runs}
     ratios = [round(found[seed, "dynamoth"] / max(1, found[seed, "hash"]), 3) for seed in seeds]
     return Outcome(
         claims=(LIVE_RATIO.judge(round(float(np.mean(ratios)), 3)),),
@@ -76,7 +76,7 @@ def measure_live(settings: RunSettings, progress: Progress) -> Outcome:
                 tuple(
                     (seed, policy, each.at_s, each.players, each.published, each.delivered, round(ms, 2), each.reports)
                     for seed, policy, seen in runs
-                    for each, ms in zip(seen, _response_ms(seen).tolist(), strict=True)
+                    for each, ms in zip(seen, response_ms(seen).tolist(), strict=True)
                 ),
             )
         },
@@ -98,7 +98,7 @@ def _game(policy: str, settings: RunSettings) -> LiveGame:
     )
 
 
-def _response_ms(seen: Sequence[SecondSeen]) -> Floats:
+def response_ms(seen: Sequence[SecondSeen]) -> Floats:
     """The mean of every second; of one in which nobody heard from itself, that of the second before."""
     found, last = [], 0.0
     for each in seen:
@@ -107,12 +107,12 @@ def _response_ms(seen: Sequence[SecondSeen]) -> Floats:
     return np.array(found)
 
 
-def _enough(seen: Sequence[SecondSeen]) -> bool:
-    return bool(seen) and overwhelmed_at(_response_ms(seen)) is not None
+def overwhelmed(seen: Sequence[SecondSeen]) -> bool:
+    return bool(seen) and overwhelmed_at(response_ms(seen)) is not None
 
 
-def _carried(seen: Sequence[SecondSeen]) -> int:
-    return carried(np.array([each.players for each in seen], dtype=np.float64), _response_ms(seen))
+def carried_by(seen: Sequence[SecondSeen]) -> int:
+    return carried(np.array([each.players for each in seen], dtype=np.float64), response_ms(seen))
 
 
 def _told(progress: Progress, done: int, total: int, doing: str, last: SecondSeen) -> None:
@@ -125,7 +125,7 @@ def _draw(runs: list[_Run], seed: int, figure: "Figure") -> None:
     response, delivered = figure.subplots(2, 1, sharex=True)
     for _, policy, seen in [run for run in runs if run[0] == seed]:
         color, at = _POLICIES[policy], [each.players for each in seen]
-        response.plot(at, _response_ms(seen), color=color, label=f"{policy} carries {_carried(seen)}")
+        response.plot(at, response_ms(seen), color=color, label=f"{policy} carries {carried_by(seen)}")
         delivered.plot(at, [each.delivered / 1000 for each in seen], color=color, linewidth=1, label=policy)
     response.axhline(BOUND_MS, color="black", linestyle="--", linewidth=1, label=f"{BOUND_MS:.0f} ms")
     response.set_yscale("log")

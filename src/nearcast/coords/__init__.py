@@ -1,0 +1,1 @@
+"""Network coordinates: where nodes are in a space whose distances are round-trip times."""
