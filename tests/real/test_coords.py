@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,7 @@ def test_a_trace_ends_where_serf_ends_bit_for_bit(recorded: dict[str, Any]) -> N
     for observer, peer, rtt_ns in recorded["trace"]:
         before = nodes[observer]
         try:
-            nodes[observer] = updated(
-                before, str(peer), nodes[peer].coordinate, seconds(rtt_ns), random.Random("nobody is where another is")
-            )
+            nodes[observer] = updated(before, str(peer), nodes[peer].coordinate, seconds(rtt_ns), lambda: 0.5)
         except BadSample:
             rejected += 1
             assert nodes[observer] is before

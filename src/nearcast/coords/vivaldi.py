@@ -8,7 +8,6 @@ gravity keeps all nodes together from drifting away.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -17,7 +16,9 @@ from nearcast.coords.coordinate import ERROR_MAX, HEIGHT_MIN_S, NEAR_S, Coordina
 from nearcast.domain.errors import BadSample
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    Chance = Callable[[], float]  # uniform between 0 and 1: `Random.random`, say
 
 CE = 0.25  # how fast the error follows
 CC = 0.25  # how far one measurement moves the node
@@ -42,10 +43,10 @@ class Vivaldi:
     resets: int = 0
 
 
-def updated(state: Vivaldi, peer: str, other: Coordinate, rtt_s: float, rng: random.Random) -> Vivaldi:
+def updated(state: Vivaldi, peer: str, other: Coordinate, rtt_s: float, chance: Chance) -> Vivaldi:
     """The state after one measurement. BadSample, and nothing has changed, for one that cannot be.
 
-    `rng` gives a direction where there is none: two nodes at the same place.
+    `chance` gives a direction where there is none, between two nodes at the same place.
     """
     own = state.coordinate
     if len(other.vec) != len(own.vec):
@@ -57,12 +58,12 @@ def updated(state: Vivaldi, peer: str, other: Coordinate, rtt_s: float, rng: ran
     recent = (*state.recent.get(peer, ()), rtt_s)[-FILTER_SIZE:]
     rtt_s = sorted(recent)[len(recent) // 2]
 
-    moved = _pulled(own, other, rtt_s, rng)
+    moved = _pulled(own, other, rtt_s, chance)
     beyond = list(state.beyond)
     beyond[state.at] = rtt_s - moved.raw_distance_s(other)
     moved = replace(moved, adjustment=_sum(beyond) / (2.0 * WINDOW))
     origin = Coordinate(vec=(0.0,) * len(own.vec))
-    moved = pushed(moved, -((origin.distance_s(moved) / RHO) ** 2.0), origin, rng)
+    moved = pushed(moved, -((origin.distance_s(moved) / RHO) ** 2.0), origin, chance)
     return Vivaldi(
         moved if moved.is_valid else origin,
         MappingProxyType({**state.recent, peer: recent}),
@@ -77,9 +78,9 @@ def forgotten(state: Vivaldi, peer: str) -> Vivaldi:
     return replace(state, recent=MappingProxyType({name: seen for name, seen in state.recent.items() if name != peer}))
 
 
-def pushed(own: Coordinate, force: float, other: Coordinate, rng: random.Random) -> Coordinate:
+def pushed(own: Coordinate, force: float, other: Coordinate, chance: Chance) -> Coordinate:
     """Moved by `force` away from the other."""
-    direction, apart = _direction(own.vec, other.vec, rng)
+    direction, apart = _direction(own.vec, other.vec, chance)
     vec = tuple(a + b * force for a, b in zip(own.vec, direction, strict=True))
     height = own.height
     if apart > NEAR_S:
@@ -87,21 +88,21 @@ def pushed(own: Coordinate, force: float, other: Coordinate, rng: random.Random)
     return replace(own, vec=vec, height=height)
 
 
-def _pulled(own: Coordinate, other: Coordinate, rtt_s: float, rng: random.Random) -> Coordinate:
+def _pulled(own: Coordinate, other: Coordinate, rtt_s: float, chance: Chance) -> Coordinate:
     distance_s = own.distance_s(other)
     rtt_s = max(rtt_s, NEAR_S)
     wrong = abs(distance_s - rtt_s) / rtt_s
     weight = own.error / max(own.error + other.error, NEAR_S)
     error = min(CE * weight * wrong + own.error * (1.0 - CE * weight), ERROR_MAX)
-    return pushed(replace(own, error=error), CC * weight * (rtt_s - distance_s), other, rng)
+    return pushed(replace(own, error=error), CC * weight * (rtt_s - distance_s), other, chance)
 
 
-def _direction(one: tuple[float, ...], other: tuple[float, ...], rng: random.Random) -> tuple[tuple[float, ...], float]:
+def _direction(one: tuple[float, ...], other: tuple[float, ...], chance: Chance) -> tuple[tuple[float, ...], float]:
     """From the other to this one, of length 1, and how far they are apart; any, and 0, where they are at one place."""
     way = minus(one, other)
     if (apart := magnitude(way)) > NEAR_S:
         return _scaled(way, 1.0 / apart), apart
-    way = tuple(rng.random() - 0.5 for _ in one)
+    way = tuple(chance() - 0.5 for _ in one)
     if (length := magnitude(way)) > NEAR_S:
         return _scaled(way, 1.0 / length), 0.0
     return (1.0, *(0.0 for _ in one[1:])), 0.0
