@@ -1,7 +1,7 @@
 """DYN-1 and DYN-2: one topic that is too much for one server, on one and on three, live.
 
 `dynamoth.all-publishers` (Figure 4a): one publisher, ever more subscribers. A server runs out of processor: it has the
-share that it needs for the paper's 400 subscribers, as measured at 100 in the same run, because machines differ.
+share that it needs for the paper's 400 subscribers, as measured in the same run, because machines differ.
 
 `dynamoth.all-subscribers` (Figure 4b): ever more publishers, one subscriber. The line between a server and the
 subscriber is full, what waits for it grows, and the server cuts the subscriber off at its own limit of output.
@@ -28,7 +28,7 @@ _SUBSCRIBERS = (100, 200, 300, 400, 500, 600, 700, 800)
 _QUICK_SUBSCRIBERS = (100, 300, 600)
 _LINE_BYTES_PER_S = 2e6
 _SIZE_BYTES = 1000
-_OUTPUT_BYTES = 256 * 1024
+_OUTPUT_BYTES = 2 * 1024 * 1024
 _NEAR_S = 0.002
 _FIRST = 50  # publishers
 _RESOLUTION = 0.06
@@ -73,8 +73,8 @@ async def _sweep_subscribers(settings: RunSettings, progress: Progress) -> _Rows
         spec = LocalSpec(sites=servers, kind=settings.brokers or "redis", coordinators=1)
         async with crowd_on(spec, settings.seed) as crowd:
             if servers == 1:
-                free = await crowd.probe(1, counts[0], rate=_RATE, seconds=seconds)
-                share = min(1.0, free.cpu_s / seconds * _ENOUGH_FOR / counts[0])
+                free = await crowd.probe(1, _ENOUGH_FOR, rate=_RATE, seconds=seconds)
+                share = min(1.0, free.cpu_s / seconds)
             else:
                 await crowd.route(Strategy.ALL_PUBLISHERS, spec.brokers)
             for subscribers in counts:
