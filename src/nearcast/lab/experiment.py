@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mode = Literal["live", "virtual", "flow"]
-Option = Literal["seeds", "faults", "elastic", "brokers", "latency_matrix", "popularity"]
+Option = Literal["seeds", "faults", "elastic", "brokers", "latency_matrix", "popularity", "data"]
 Kind = Literal["nats", "redis"]
 
 Cell = str | int | float | bool | None
@@ -40,7 +40,7 @@ class RunSettings:
     `quick` may shrink sizes, never change a rule. `jobs` is the number of processes; it must not change the outcome.
     `brokers` is the kind of servers of a live run; None for NATS. `latency_matrix` and `popularity` are files of real
     round-trip times and of real topics' sizes, in place of what the experiment has by itself. `elastic`: servers
-    come and go meanwhile.
+    come and go meanwhile. `data` is a folder of real data, for experiments that know what is in it.
     """
 
     mode: Mode
@@ -53,6 +53,7 @@ class RunSettings:
     latency_matrix: Path | None = None
     popularity: Path | None = None
     elastic: bool = False
+    data: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from nearcast.lab.experiments import (
     dynamoth_reconfiguration,
     dynamoth_replication,
     dynamoth_scalability,
+    epulsar_coordinates,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -24,6 +25,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         dynamoth_replication.ALL_PUBLISHERS,
         dynamoth_replication.ALL_SUBSCRIBERS,
         dynamoth_scalability.EXPERIMENT,
+        epulsar_coordinates.EXPERIMENT,
     )
 }
 

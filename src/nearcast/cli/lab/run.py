@@ -49,6 +49,15 @@ def run_experiment(
             show_default=False,
         ),
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="NEARCAST_DATA",
+            help="A folder of real data sets, for experiments that use some.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -74,6 +83,7 @@ def run_experiment(
         latency_matrix=latency_matrix,
         popularity=popularity,
         elastic=elastic,
+        data=data if "data" in experiment.options else None,  # it may be in the environment for others' sake
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)
