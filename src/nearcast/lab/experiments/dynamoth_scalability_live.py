@@ -1,7 +1,7 @@
 """`dynamoth.scalability` on real servers, scaled to one machine: three whose lines take 1.5 MB/s each.
 
-3 updates a second and messages of 1,400 bytes, as at flow level; a player joins every 4 seconds, which is as fast for so
-few as one a second is for the paper's. All three servers are there from the start, so that `hash` is the ring and
+3 updates a second and messages of 1,400 bytes, as at flow level; a player joins every 4 seconds, as fast for so few
+as one a second is for the paper's. All three servers are there from the start, so that `hash` is the ring and
 nothing else. What is carried is judged by the same rule: a mean response above 150 ms, averaged over 10 s, for longer
 than 30 s is too much. The line between the servers and the players is the WAN emulator's; nothing else is limited.
 
