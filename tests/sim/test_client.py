@@ -15,6 +15,7 @@ from nearcast.domain.route import Strategy
 from nearcast.sim.check import CheckResult
 from nearcast.sim.deployment import Deployment
 from nearcast.sim.loop import in_virtual_time
+from tests.sim.conftest import TIMING
 
 StartFleet = Callable[..., Awaitable[Deployment]]
 Finish = Callable[[Deployment], Awaitable[CheckResult]]
@@ -212,6 +213,26 @@ async def test_after_leaving_a_topic_it_can_be_subscribed_to_again(start_fleet: 
     result = await finish(fleet)
     assert result.clean
     assert result.delivered == 3
+
+
+@in_virtual_time
+async def test_who_publishes_no_more_says_so_and_may_begin_anew(start_fleet: StartFleet, finish: Finish) -> None:
+    fleet = await start_fleet()
+    sender, receiver = fleet.start_client("sender"), fleet.start_client("receiver")
+    await fleet.subscribe(receiver, "t")
+    first = sender.client.publication("t").machine.id
+    for _ in range(2):
+        await fleet.publish(sender, "t", b"m")
+    await fleet.sleep(TIMING.forget_s - 1.0)
+    assert sender.client.publication("t").machine.id == first
+    await fleet.publish(sender, "t", b"m")
+    await fleet.sleep(TIMING.forget_s + TIMING.renew_s + 1.0)
+    assert not sender.client._publications
+    await fleet.publish(sender, "t", b"m")
+    assert sender.client.publication("t").machine.id != first
+    result = await finish(fleet)
+    assert result.clean
+    assert (result.delivered, result.gaps, result.discontinuities) == (4, 0, 0)
 
 
 @in_virtual_time

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -98,7 +99,7 @@ class Client:
         return self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
 
     def publication(self, topic: str) -> Publication:
-        """This client's publisher on the topic, opened on first use."""
+        """This client's publisher on the topic, opened on first use; anew, under another id, after a long rest."""
         publication = self._publications.get(topic)
         if publication is None:
             validate_topic(topic)
@@ -108,7 +109,8 @@ class Client:
             for broker in self._pool.broken:
                 machine.lost(broker)
             self._count()
-            publication = Publication(machine, self._pool, self._clock, self._crew, self._dialect, self._tally)
+            rests = partial(self._rests, topic, publisher_id)
+            publication = Publication(machine, self._pool, self._clock, self._crew, self._dialect, self._tally, rests)
             self._publications[topic] = self._by_id[publisher_id] = publication
         return publication
 
@@ -168,7 +170,7 @@ class Client:
         self._closed = True
         for subscription in list(self._subscriptions.values()):
             subscription.close()
-        for publication in self._publications.values():
+        for publication in list(self._publications.values()):
             publication.close()
         if self._counting:
             self._tell_counts(least_s=self._count_every_s or 0.0)
@@ -200,6 +202,9 @@ class Client:
         for broker, counts in self._tally.tell(self._clock.now(), least_s=least_s):
             self._pool.publish(broker, AGENT_SUBJECT, seal(counts, self._dialect))
 
+    def _rests(self, topic: str, publisher_id: int) -> None:
+        del self._publications[topic], self._by_id[publisher_id]
+
     def _forget(self, topic: str) -> None:
         self._subscriptions.pop(topic, None)
 
@@ -227,11 +232,11 @@ class Client:
             subscription.answered(message, broker)
 
     def _link_opened(self, _broker: str) -> None:
-        for publication in self._publications.values():
+        for publication in list(self._publications.values()):
             publication.link_opened()
 
     def _link_changed(self, broker: str, up: bool) -> None:
-        for publication in self._publications.values():
+        for publication in list(self._publications.values()):
             publication.link_changed(broker, up)
         for subscription in list(self._subscriptions.values()):
             subscription.link_changed(broker, up)

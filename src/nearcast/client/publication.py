@@ -23,14 +23,24 @@ _MANY = MOST_UNCONFIRMED // 4  # unless there are so many: a fast publisher shou
 
 class Publication:
     def __init__(  # noqa: PLR0917  # made in one place, by the client
-        self, machine: Publisher, pool: LinkPool, clock: Clock, crew: Crew, dialect: Dialect, tally: Tally
+        self,
+        machine: Publisher,
+        pool: LinkPool,
+        clock: Clock,
+        crew: Crew,
+        dialect: Dialect,
+        tally: Tally,
+        rests: Callable[[], None],
     ) -> None:
+        """`rests` is called when nothing has been published for so long that this is closed; another may be opened."""
         self.machine = machine
         self._pool = pool
         self._clock = clock
         self._crew = crew
         self._dialect = dialect
         self._tally = tally
+        self._rests = rests
+        self._used_s = clock.now()
         self._count = tally.sent(machine.targets, machine.topic)
         self._alarm = Alarm(clock, self._tick)
         self._waiting: list[asyncio.Future[None]] = []
@@ -65,6 +75,7 @@ class Publication:
         count = self._count
         count.messages += 1
         count.size_bytes += size_bytes
+        self._used_s = now
         if not self._all_asked:
             self._ask_for_confirmations()
             self._all_asked = True
@@ -92,6 +103,7 @@ class Publication:
         self._over = True
         self._ready_until_s = -math.inf
         self._alarm.cancel()
+        self._count.left = True
         self._follow(self.machine.close())
         self._wake()
 
@@ -125,7 +137,18 @@ class Publication:
                 each.set_result(None)
 
     def _tick(self) -> None:
-        self._do(self.machine.tick(self._clock.now()))
+        now = self._clock.now()
+        if self._is_idle(now):
+            self.close()
+            self._rests()
+        else:
+            self._do(self.machine.tick(now))
+
+    def _is_idle(self, now: float) -> bool:
+        """Not used for long, with nothing left to see to: it would only go on renewing leases."""
+        machine = self.machine
+        rested = now >= self._used_s + machine.timing.forget_s and not self._waiting
+        return rested and not machine.unconfirmed and machine.reachable == machine.targets
 
     def _do(self, instructions: list[Instruction]) -> None:
         self._ready_until_s = -math.inf
