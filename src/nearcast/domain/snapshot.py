@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from nearcast.domain.errors import SnapshotError
 from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.places import Places
 from nearcast.domain.ring import Ring, topic_positions
 from nearcast.domain.route import Route, Strategy
 
@@ -55,6 +56,7 @@ class Snapshot:
     are then those of the ring. Topic i is on the brokers `members[first[i]:first[i + 1]]`.
 
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
+    `places`: where brokers and clients are, if that is known; not in the snapshot's file.
     """
 
     at_s: float
@@ -74,6 +76,7 @@ class Snapshot:
     first: Ints
     members: Ints
     entries: Entries
+    places: Places | None = None
 
     @classmethod
     def of(
@@ -87,6 +90,7 @@ class Snapshot:
         draining: Collection[str] = (),
         planned_s: float | None = None,
         renting: int = 0,
+        places: Places | None = None,
     ) -> Self:
         """One report per broker; a broker without a site gets ''. Raises SnapshotError where the facts contradict."""
         by_name = _by_name(reports)
@@ -116,6 +120,7 @@ class Snapshot:
             first=first,
             members=members,
             entries=_entries_of(brokers, topics, loads),
+            places=_fitting(places, brokers, topics),
         )
 
     @property
@@ -157,6 +162,15 @@ class Snapshot:
             for at, name in enumerate(self.brokers)
             if not self.silent[at]
         ]
+
+
+def _fitting(places: Places | None, brokers: tuple[str, ...], topics: tuple[str, ...]) -> Places | None:
+    if places is not None and (len(places.brokers), len(places.bound_s)) != (len(brokers), len(topics)):
+        raise SnapshotError(
+            f"snapshot: places of {len(places.brokers)} brokers and {len(places.bound_s)} topics; "
+            f"there are {len(brokers)} and {len(topics)}"
+        )
+    return places
 
 
 def _by_name(reports: Iterable[BrokerReport]) -> dict[str, BrokerReport]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.plan import Plan
 from nearcast.domain.snapshot import Snapshot
-from nearcast.policies import dynamoth, hash  # noqa: A004  # the policy is called so; nothing here hashes
+from nearcast.policies import dynamoth, epulsar, hash  # noqa: A004  # the policy is called so; nothing here hashes
 from nearcast.policies.settings import Settings
 
 Policy = Callable[[Snapshot, Settings, float], Plan]
@@ -14,6 +14,8 @@ Policy = Callable[[Snapshot, Settings, float], Plan]
 POLICIES: dict[str, Policy] = {
     dynamoth.NAME: dynamoth.dynamoth,
     hash.NAME: hash.hashing,
+    epulsar.NAME: epulsar.epulsar,
+    epulsar.ALL_PAIRS: epulsar.all_pairs,
 }
 
 

@@ -43,7 +43,8 @@ class Settings:
 
     A topic whose outgoing bytes are `hot_ratio` of the smallest usable broker's capacity is hot; at most
     `max_hot_moves` of them come to or leave a broker in one plan, and at most `max_release` brokers are released
-    by one. `max_brokers` None: as many as are needed.
+    by one. `max_brokers` None: as many as are needed. `watermark`: the load ratio above which `epulsar` takes a broker
+    for overloaded.
     """
 
     high_ratio: float = 0.80
@@ -56,6 +57,7 @@ class Settings:
     hot_ratio: float = 0.02
     max_hot_moves: int = 16
     max_release: int = 1
+    watermark: float = 0.85
     replication: Replication = field(default_factory=Replication)
 
     def __post_init__(self) -> None:
@@ -66,6 +68,8 @@ class Settings:
             )
         if not 0 < self.low_ratio <= self.high_ratio:
             raise ConfigError(f"low_ratio is {self.low_ratio}; it must be more than 0 and at most {self.high_ratio}")
+        if not 0 < self.watermark <= 1:
+            raise ConfigError(f"watermark is {self.watermark}; it must be more than 0 and at most 1")
         if self.min_brokers < 1:
             raise ConfigError(f"min_brokers is {self.min_brokers}; topics need at least one broker")
         if self.max_brokers is not None and self.max_brokers < self.min_brokers:

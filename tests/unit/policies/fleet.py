@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.places import Places
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, route
 from nearcast.domain.snapshot import Snapshot
@@ -25,6 +26,7 @@ def fleet(
     draining: Collection[str] = (),
     planned_s: float | None = None,
     renting: int = 0,
+    places: Places | None = None,
 ) -> Snapshot:
     """Topics are where they are seen, by a route of their own, unless `routes` says otherwise.
 
@@ -49,4 +51,5 @@ def fleet(
         draining=draining,
         planned_s=planned_s,
         renting=renting,
+        places=places,
     )

@@ -45,5 +45,5 @@ def test_thresholds_that_cannot_be_are_refused(wrong: dict[str, Any], message: s
 
 def test_policies_are_found_by_name() -> None:
     assert policy_named("dynamoth") is POLICIES["dynamoth"]
-    with pytest.raises(ConfigError, match="policy 'best' is not known; there are dynamoth, hash"):
+    with pytest.raises(ConfigError, match="policy 'best' is not known; there are all-pairs, dynamoth, epulsar, hash"):
         policy_named("best")

@@ -1,0 +1,104 @@
+"""Where brokers are, and the clients of topics, in a space whose distances are times: what placement by promise sees.
+
+What is known of a topic's clients is of the same size however many they are (ePulsar, section 3.2): the middle of those
+that publish, the middle of those that subscribe, how far the farthest of each are from it, and the worst case now.
+
+Whoever makes a `Places` decides what a distance means, for brokers and topics alike: a round trip, or half of one. A
+bound is compared with the way to the broker and the way from it together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spots:
+    """Points with a height above the space, a row each; NaN where nobody is."""
+
+    vec: Floats
+    height: Floats
+
+    def __len__(self) -> int:
+        return len(self.height)
+
+    def __getitem__(self, rows: Ints | Bools | slice) -> Spots:
+        return Spots(self.vec[rows], self.height[rows])
+
+    def to(self, others: Spots) -> Floats:
+        """The distance from each of these (rows) to each of the others (columns)."""
+        squares = (self.vec**2).sum(axis=1)[:, None] + (others.vec**2).sum(axis=1)[None, :]
+        apart = np.sqrt(np.maximum(squares - 2.0 * self.vec @ others.vec.T, 0.0))
+        return np.asarray(apart + self.height[:, None] + others.height[None, :])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clients:
+    """Every single client, sorted by topic: for a policy that sees them all, to compare with."""
+
+    topic: Ints
+    at: Spots
+    publishes: Bools
+    subscribes: Bools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Rows are the snapshot's brokers and topics. `bound_s` is infinite for a topic without a promise.
+
+    `deviation_s` is W(t) of the paper, `worst_s` its E(t): the longest way to the broker and the longest from it, as
+    the topic is placed now.
+    """
+
+    brokers: Spots
+    publishers: Spots
+    subscribers: Spots
+    deviation_s: Floats
+    worst_s: Floats
+    bound_s: Floats
+    clients: Clients | None = None
+
+    @property
+    def promised(self) -> Bools:
+        """Topics that have a promise, and clients on both sides to keep it to."""
+        known = np.isfinite(self.publishers.height) & np.isfinite(self.subscribers.height)
+        return np.asarray(np.isfinite(self.bound_s) & known)
+
+
+def gathered(clients: Clients, brokers: Spots, broker_of: Ints, bound_s: Floats) -> Places:
+    """What is known when every client is: of the topics 0 to n, which are on `broker_of`, for that many bounds."""
+    count = len(broker_of)
+    to_broker_s = _own_distance(clients.at, brokers, broker_of[clients.topic])
+    sides = []
+    for side in (clients.publishes, clients.subscribes):
+        topic, at = clients.topic[side], clients.at[side]
+        middle = _middles(topic, at, count)
+        far_s = _most(topic, _own_distance(at, middle, topic), count)
+        sides.append((middle, far_s, _most(topic, to_broker_s[side], count)))
+    (publishers, from_s, before_s), (subscribers, away_s, after_s) = sides
+    return Places(brokers, publishers, subscribers, from_s + away_s, before_s + after_s, bound_s, clients)
+
+
+def _middles(topic: Ints, at: Spots, count: int) -> Spots:
+    number = np.bincount(topic, minlength=count).astype(np.float64)
+    number[number == 0.0] = np.nan
+    vec = np.stack([np.bincount(topic, column, count) for column in at.vec.T], axis=1) / number[:, None]
+    return Spots(vec, np.bincount(topic, at.height, count) / number)
+
+
+def _own_distance(at: Spots, others: Spots, which: Ints) -> Floats:
+    """From each to the one other that `which` names."""
+    return np.asarray(np.linalg.norm(at.vec - others.vec[which], axis=1) + at.height + others.height[which])
+
+
+def _most(topic: Ints, values: Floats, count: int) -> Floats:
+    found = np.zeros(count)
+    np.maximum.at(found, topic, values)
+    return found

@@ -1,0 +1,220 @@
+"""Policies `epulsar` and `all-pairs`: topics are where their latency promise is kept, and no broker is overloaded.
+
+ePulsar's Algorithm 1 (seed 000, section 3.3). Topics whose promise is broken leave their broker, and so do the heaviest
+topics of brokers above the watermark. Each is given the broker with the smallest worst case of those that would keep
+its promise and are not overloaded by it; those with the fewest such brokers choose first. `all-pairs` is the same with
+every single client in view, where `epulsar` has the middle of them and how far the farthest are away.
+
+A topic moves for its promise only to a broker that is better by a tenth at least, so that it does not go to and fro
+between two that are nearly equal. Topics on several brokers are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from nearcast.domain.errors import SnapshotError
+from nearcast.domain.places import Places
+from nearcast.domain.plan import Plan, Step
+from nearcast.domain.route import Strategy
+from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Ints, Snapshot
+from nearcast.policies.rest import Rest, at_rest
+from nearcast.policies.settings import Settings
+
+NAME = "epulsar"
+ALL_PAIRS = "all-pairs"
+
+_AT_ONCE = 4096  # topics whose worst cases at all brokers are in memory at a time
+_FEW = 8
+_BETTER = 0.9
+
+Predict = Callable[[Places, Ints], Floats]
+"""(what is known, topics) -> the worst case of each at every broker, in seconds."""
+
+
+def epulsar(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
+    return _planned(NAME, snapshot, settings, now_s, by_middles)
+
+
+def all_pairs(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
+    return _planned(ALL_PAIRS, snapshot, settings, now_s, by_clients)
+
+
+# Section 3.4.1: what a broker would mean for a topic
+
+
+def by_middles(places: Places, topics: Ints) -> Floats:
+    """W(t, b): from the middle of the publishers, to the middle of the subscribers, and what these may be off by.
+
+    0 for a topic of which a side is not there: it is at home everywhere.
+    """
+    before_s = places.publishers[topics].to(places.brokers)
+    after_s = places.subscribers[topics].to(places.brokers)
+    return np.nan_to_num(before_s + after_s + places.deviation_s[topics][:, None])
+
+
+def by_clients(places: Places, topics: Ints) -> Floats:
+    """The farthest publisher and the farthest subscriber of each topic, at every broker."""
+    clients = places.clients
+    if clients is None:
+        raise SnapshotError(f"snapshot: policy {ALL_PAIRS!r} needs the place of every client, and there are none")
+    found = np.zeros((len(topics), len(places.brokers)))
+    row = np.full(int(clients.topic.max(initial=-1)) + 1, -1)
+    row[topics[topics < len(row)]] = np.flatnonzero(topics < len(row))
+    for side in (clients.publishes, clients.subscribes):
+        mine = np.flatnonzero(side & (row[clients.topic] >= 0))
+        if len(mine):
+            farthest = np.full_like(found, -np.inf)
+            np.maximum.at(farthest, row[clients.topic[mine]], clients.at[mine].to(places.brokers))
+            found += farthest
+    return found
+
+
+# Section 3.4.2: which brokers have too much
+
+
+def overloaded(load: Floats, snapshot: Snapshot, settings: Settings) -> Bools:
+    """Above the watermark of what a broker may send."""
+    return np.asarray(snapshot.usable & (load > settings.watermark * snapshot.capacity))
+
+
+# Section 3.4.3: which topics leave them
+
+
+def heaviest(broker: int, rest: Rest, members: Ints, movable: Bools, excess: float) -> list[int]:
+    """The fewest topics of a broker that are together `excess`: the busiest first, the first by name of equals."""
+    rows = np.flatnonzero((members == broker) & movable[rest.row_topic])
+    rows = rows[np.lexsort((rest.row_topic[rows], -rest.row_bytes[rows]))]
+    enough = int(np.searchsorted(np.cumsum(rest.row_bytes[rows]), excess)) + 1
+    found: list[int] = rest.row_topic[rows[:enough]].tolist()
+    return found
+
+
+# Algorithm 1
+
+
+def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, predict: Predict) -> Plan:
+    places = snapshot.places
+    if places is None:
+        raise SnapshotError(f"snapshot: policy {name!r} needs to know where brokers and clients are, and nobody said")
+    rest = at_rest(snapshot)
+    load = rest.load.copy()
+    broker = snapshot.members[snapshot.first[:-1]]
+    movable = (snapshot.strategy == STRATEGIES.index(Strategy.SINGLE)) & ~snapshot.silent[broker]
+
+    violated = movable & places.promised & (places.worst_s > places.bound_s)
+    leaving = dict.fromkeys(np.flatnonzero(violated).tolist(), "")
+    full = np.flatnonzero(overloaded(load, snapshot, settings)).tolist()
+    for at in full:
+        gone = float(rest.bytes_out[[topic for topic in leaving if broker[topic] == at]].sum())
+        excess = float(load[at] - settings.watermark * snapshot.capacity[at]) - gone
+        if excess > 0:
+            for topic in heaviest(at, rest, snapshot.members, movable & ~violated, excess):
+                leaving[topic] = f"{snapshot.brokers[at]} is at {load[at] / snapshot.capacity[at]:.2f} of its capacity"
+    steps, stayed = _place(snapshot, settings, rest, load, leaving, predict)
+    reasons = []
+    if stayed:
+        reasons.append(f"{stayed} topics stay although their promise is broken: no broker is better by a tenth")
+    usable = np.flatnonzero(snapshot.usable).tolist()
+    return Plan(
+        name,
+        now_s,
+        steps=tuple(steps),
+        reasons=tuple(reasons),
+        load_ratios=tuple((snapshot.brokers[at], float(load[at] / snapshot.capacity[at])) for at in usable),
+    )
+
+
+def _place(  # noqa: PLR0917  # the steps of one algorithm
+    snapshot: Snapshot,
+    settings: Settings,
+    rest: Rest,
+    load: Floats,
+    leaving: dict[int, str],
+    predict: Predict,
+) -> tuple[list[Step], int]:
+    """Those with the fewest brokers to go to first. `load` follows."""
+    places = snapshot.places
+    assert places is not None
+    topics = np.array(list(leaving), dtype=np.int64)
+    if not len(topics):
+        return [], 0
+    candidates = _Candidates(snapshot, topics, predict)
+    broker = snapshot.members[snapshot.first[:-1]]
+    most = settings.watermark * snapshot.capacity
+    steps, stayed = [], 0
+    for row in np.lexsort((topics, candidates.feasible)).tolist():
+        topic = int(topics[row])
+        source, size = int(broker[topic]), float(rest.bytes_out[topic])
+        for receiver, worst_s in candidates.of(row):
+            if leaving[topic] == "" and worst_s > _BETTER * places.worst_s[topic]:
+                stayed += 1  # and those that come after are worse still
+                break
+            if receiver != source and load[receiver] + size > most[receiver]:
+                continue
+            if receiver != source:
+                load[source] -= size
+                load[receiver] += size
+                steps.append(_step(snapshot, topic, receiver, worst_s, leaving[topic]))
+                break
+            if leaving[topic] == "":
+                stayed += 1
+                break
+    return steps, stayed
+
+
+class _Candidates:
+    """The brokers that topics may go to, best first; and `feasible`, how many keep each topic's promise.
+
+    With none that does, all are candidates (section 3.4.1). Of each topic only the best few are kept, and the others
+    are found again for the few topics that come to need them.
+    """
+
+    def __init__(self, snapshot: Snapshot, topics: Ints, predict: Predict) -> None:
+        assert snapshot.places is not None
+        self._places = snapshot.places
+        self._usable = np.flatnonzero(snapshot.usable)
+        self._topics = topics
+        self._predict = predict
+        few = min(_FEW, len(self._usable))
+        self._best = np.empty((len(topics), few), dtype=np.int64)
+        self._worst_s = np.empty((len(topics), few))
+        self.feasible: Ints = np.empty(len(topics), dtype=np.int64)
+        for start in range(0, len(topics), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            worst_s = predict(self._places, topics[part])[:, self._usable]
+            keeps = (worst_s <= self._places.bound_s[topics[part]][:, None]).sum(axis=1)
+            self.feasible[part] = np.where(keeps, keeps, len(self._usable))
+            best = np.argpartition(worst_s, few - 1, axis=1)[:, :few]
+            values = np.take_along_axis(worst_s, best, axis=1)
+            order = np.lexsort((best, values), axis=1)
+            self._best[part] = np.take_along_axis(best, order, axis=1)
+            self._worst_s[part] = np.take_along_axis(values, order, axis=1)
+
+    def of(self, row: int) -> Iterator[tuple[int, float]]:
+        """(broker, worst case there)."""
+        count, few = int(self.feasible[row]), self._best.shape[1]
+        best, worst_s = self._best[row], self._worst_s[row]
+        for at in range(min(count, few)):
+            yield int(self._usable[best[at]]), float(worst_s[at])
+        if count > few:
+            all_s = self._predict(self._places, self._topics[row : row + 1])[0, self._usable]
+            for at in np.argsort(all_s, kind="stable")[few:count].tolist():
+                yield int(self._usable[at]), float(all_s[at])
+
+
+def _step(snapshot: Snapshot, topic: int, receiver: int, worst_s: float, why: str) -> Step:
+    places = snapshot.places
+    assert places is not None
+    name = snapshot.brokers[receiver]
+    if not why:
+        why = (
+            f"its worst case is {1e3 * places.worst_s[topic]:.1f} ms, and {1e3 * places.bound_s[topic]:.1f} ms are"
+            " promised"
+        )
+    kept = "" if worst_s <= places.bound_s[topic] else ", which breaks the promise too; no other is better"
+    was = snapshot.strategy_of(topic), snapshot.brokers_of(topic)
+    reason = f"{why}; at {name} it is {1e3 * worst_s:.1f} ms{kept}"
+    return Step(snapshot.topics[topic], Strategy.SINGLE, (name,), *was, reason)
