@@ -16,7 +16,9 @@ Ints = NDArray[np.intp]
 
 _ROUNDS = 1500
 _STEP_S = 0.004  # at first; it falls to nothing
-_ROUND = 0.02  # errors smaller than this pull in proportion to themselves
+_ROUND = 0.02  # errors smaller than this pull in proportion to themselves,
+_ROUND_MORE = 1.0  # and larger ones too at first: nobody is given up before everybody has found a place
+_FLOOR_S = 0.005  # of round trips that are shorter, what was measured is believed, and not this map
 _NEAR_S = 1e-6
 _MEAN_KEPT, _SQUARE_KEPT = 0.9, 0.999  # Adam's (Kingma and Ba), with their usual values
 
@@ -31,10 +33,11 @@ def fitted(
     at = np.concatenate((vec, height[:, None]), axis=1)
     mean, square = np.zeros_like(at), np.zeros_like(at)
     for number in range(1, rounds + 1):
-        slope = _slope(at, one, other, rtt_s)
+        left = 1.0 - (number - 1) / rounds
+        slope = _slope(at, one, other, rtt_s, _ROUND + _ROUND_MORE * max(0.0, 2.0 * left - 1.0))
         mean = _MEAN_KEPT * mean + (1.0 - _MEAN_KEPT) * slope
         square = _SQUARE_KEPT * square + (1.0 - _SQUARE_KEPT) * slope**2
-        step_s = _STEP_S * (1.0 - (number - 1) / rounds)
+        step_s = _STEP_S * left
         usual = np.sqrt(square / (1.0 - _SQUARE_KEPT**number)) + 1e-12
         at = at - step_s * mean / (1.0 - _MEAN_KEPT**number) / usual
         at[:, -1] = np.maximum(at[:, -1], HEIGHT_MIN_S)
@@ -45,12 +48,13 @@ def distances_s(vec: Floats, height: Floats, one: Ints, other: Ints) -> Floats:
     return np.asarray(np.linalg.norm(vec[one] - vec[other], axis=1) + height[one] + height[other])
 
 
-def _slope(at: Floats, one: Ints, other: Ints, rtt_s: Floats) -> Floats:
-    """How the mean error rises with each node's vector and height."""
+def _slope(at: Floats, one: Ints, other: Ints, rtt_s: Floats, rounded: float) -> Floats:
+    """How the mean error rises with each node's vector and height; errors below `rounded` count by their squares."""
     way = at[one, :-1] - at[other, :-1]
     apart = np.maximum(np.linalg.norm(way, axis=1), _NEAR_S)
-    error = (apart + at[one, -1] + at[other, -1] - rtt_s) / rtt_s
-    pull = error / np.sqrt(error**2 + _ROUND**2) / rtt_s / len(rtt_s)
+    scale = np.maximum(rtt_s, _FLOOR_S)
+    error = (apart + at[one, -1] + at[other, -1] - rtt_s) / scale
+    pull = error / np.sqrt(error**2 + rounded**2) / scale / len(rtt_s)
     slope = np.zeros_like(at)
     along = way * (pull / apart)[:, None]
     for column in range(way.shape[1]):

@@ -53,8 +53,9 @@ class Clients:
 class Places:
     """Rows are the snapshot's brokers and topics. `bound_s` is infinite for a topic without a promise.
 
-    `deviation_s` is W(t) of the paper, `worst_s` its E(t): the longest way to the broker and the longest from it, as
-    the topic is placed now.
+    `deviation_s` is W(t) of the paper: how far the farthest are from the middle, along the space, and how much higher.
+    (With the distance between two nodes, which counts both heights, clients at one place would be far from themselves.)
+    `worst_s` is its E(t): the longest way to the broker and the longest from it, as the topic is placed now.
     """
 
     brokers: Spots
@@ -80,7 +81,9 @@ def gathered(clients: Clients, brokers: Spots, broker_of: Ints, bound_s: Floats)
     for side in (clients.publishes, clients.subscribes):
         topic, at = clients.topic[side], clients.at[side]
         middle = _middles(topic, at, count)
-        far_s = _most(topic, _own_distance(at, middle, topic), count)
+        far_s = _most(
+            topic, np.linalg.norm(at.vec - middle.vec[topic], axis=1) + at.height - middle.height[topic], count
+        )
         sides.append((middle, far_s, _most(topic, to_broker_s[side], count)))
     (publishers, from_s, before_s), (subscribers, away_s, after_s) = sides
     return Places(brokers, publishers, subscribers, from_s + away_s, before_s + after_s, bound_s, clients)

@@ -13,6 +13,7 @@ from nearcast.lab.experiments import (
     dynamoth_replication,
     dynamoth_scalability,
     epulsar_coordinates,
+    epulsar_placement,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -26,6 +27,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         dynamoth_replication.ALL_SUBSCRIBERS,
         dynamoth_scalability.EXPERIMENT,
         epulsar_coordinates.EXPERIMENT,
+        epulsar_placement.MMOG,
+        epulsar_placement.UAV,
     )
 }
 

@@ -149,7 +149,7 @@ def _place(  # noqa: PLR0917  # the steps of one algorithm
         topic = int(topics[row])
         source, size = int(broker[topic]), float(rest.bytes_out[topic])
         for receiver, worst_s in candidates.of(row):
-            if leaving[topic] == "" and worst_s > _BETTER * places.worst_s[topic]:
+            if leaving[topic] == "" and worst_s > _BETTER * candidates.now_s[row]:
                 stayed += 1  # and those that come after are worse still
                 break
             if receiver != source and load[receiver] + size > most[receiver]:
@@ -182,9 +182,13 @@ class _Candidates:
         self._best = np.empty((len(topics), few), dtype=np.int64)
         self._worst_s = np.empty((len(topics), few))
         self.feasible: Ints = np.empty(len(topics), dtype=np.int64)
+        self.now_s: Floats = np.empty(len(topics))  # what is predicted for where a topic is: like is compared with like
+        broker = snapshot.members[snapshot.first[:-1]][topics]
         for start in range(0, len(topics), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            worst_s = predict(self._places, topics[part])[:, self._usable]
+            worst_s = predict(self._places, topics[part])
+            self.now_s[part] = worst_s[np.arange(len(worst_s)), broker[part]]
+            worst_s = worst_s[:, self._usable]
             keeps = (worst_s <= self._places.bound_s[topics[part]][:, None]).sum(axis=1)
             self.feasible[part] = np.where(keeps, keeps, len(self._usable))
             best = np.argpartition(worst_s, few - 1, axis=1)[:, :few]
