@@ -1,6 +1,6 @@
 """Cities and the round-trip times between them: a built-in table with a fitted model, or WonderNetwork's pings.
 
-The model was fitted to the 2,143 finite round-trip times between 67 cities of the United States in WonderNetwork's 2020
+The model was fitted to the 2,210 finite round-trip times between 67 cities of the United States in WonderNetwork's 2020
 pings, by least absolute deviations: 12.4 ms and 15.3 ms more for every 1,000 km; half of them are within 6.7 ms of it
 (`tests/real` repeats the fit).
 """
