@@ -71,7 +71,7 @@ def bounds_of(draft: Draft, *, can_rent: bool) -> Bounds:
     may be overloaded then, and while it is this does not come and go with every plan.
     """
     if not can_rent and draft.mean_ratio > draft.settings.safe_ratio / 2:
-        part = draft.settings.replication.split_ratio * draft.typical_capacity
+        part = max(draft.settings.hot_ratio * draft.typical_capacity, 1.0)
         return Bounds(part, part)
     return Bounds(
         most=draft.settings.high_ratio * float(draft.capacity[draft.usable].max(initial=0.0)),

@@ -10,8 +10,7 @@ class Replication:
     """Dynamoth's Algorithm 1. The two ratios are those of the authors' code, the rest is ours (ADR 8).
 
     Rates are per second. `keep_ratio`: a topic loses replicas only when it would also with thresholds this much lower,
-    so that one that hovers at a threshold is not changed back and forth. `split_ratio`: when all servers together are
-    above half the safe ratio and none can be rented, topics are cut into parts of at most this much of a capacity.
+    so that one that hovers at a threshold is not changed back and forth.
     """
 
     all_subscribers_ratio: float = 1500.0  # publications per subscriber
@@ -20,7 +19,6 @@ class Replication:
     subscribers: int = 100
     most: int = 8
     keep_ratio: float = 0.8
-    split_ratio: float = 0.05
 
     def __post_init__(self) -> None:
         for name in ("all_subscribers_ratio", "publications", "all_publishers_ratio", "subscribers"):
@@ -28,9 +26,8 @@ class Replication:
                 raise ConfigError(f"replication.{name} is {getattr(self, name)}; it must be more than 0")
         if self.most < 1:
             raise ConfigError(f"replication.most is {self.most}; a topic is on at least one broker (1: no replication)")
-        for name in ("keep_ratio", "split_ratio"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ConfigError(f"replication.{name} is {getattr(self, name)}; it must be more than 0 and at most 1")
+        if not 0 < self.keep_ratio <= 1:
+            raise ConfigError(f"replication.keep_ratio is {self.keep_ratio}; it must be more than 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +39,11 @@ class Settings:
     more can be rented.
 
     A topic whose outgoing bytes are `hot_ratio` of the smallest usable broker's capacity is hot; at most
-    `max_hot_moves` of them come to or leave a broker in one plan, and at most `max_release` brokers are released
-    by one. `max_brokers` None: as many as are needed. `watermark`: the load ratio above which `epulsar` takes a broker
-    for overloaded.
+    `max_hot_moves` of them come to or leave a broker in one plan. When all brokers together are above half the safe
+    ratio and none can be rented, hot topics are cut into parts that are not hot.
+
+    At most `max_release` brokers are released by one plan. `max_brokers` None: as many as are needed. `watermark`: the
+    load ratio above which `epulsar` takes a broker for overloaded.
     """
 
     high_ratio: float = 0.80

@@ -92,7 +92,7 @@ def test_load_is_evened_out_also_when_every_server_together_are_beyond_their_cap
 def test_in_a_busy_fleet_that_cannot_grow_a_busy_topic_is_shared_out() -> None:
     small = [load(f"c{i}", 10.0) for i in range(7)]
     full = {"a": [load("x", 60.0, 9.0, 9), load("y", 12.0)], "b": [load("z", 40.0)], "c": small}
-    plan = planned(fleet(full), max_brokers=3, replication=Replication(split_ratio=0.2))
+    plan = planned(fleet(full), max_brokers=3, hot_ratio=0.2)
     step = plan.steps[0]
     assert (step.topic, step.strategy, step.brokers) == ("x", Strategy.ALL_SUBSCRIBERS, ("a", "b"))
     assert step.reason == (
