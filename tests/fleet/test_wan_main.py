@@ -72,7 +72,7 @@ def test_orders_are_carried_out_when_they_return(tmp_path: Path) -> None:
                 await control.cut("there", "b1")
             await wan.stop()
             assert await wan.wait() == 0
-            with pytest.raises(FleetError, match="no emulator answers"):
+            with pytest.raises(FleetError, match="the WAN emulator does not answer"):
                 await control.cut("here", "b1")
         finally:
             await wan.kill()

@@ -6,8 +6,10 @@ import random
 from dataclasses import dataclass, replace
 
 import hypothesis.strategies as st
+import numpy as np
 
 from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.places import Clients, Spots, gathered
 from nearcast.domain.plan import Plan
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, route
@@ -103,7 +105,23 @@ def _seen(fleet: Fleet, topic: str, broker: str) -> TopicLoad:
         subscribers = subscribers // count + (subscribers % count if first else 0)
     elif at.strategy is Strategy.ALL_SUBSCRIBERS:
         publications /= count
-    return TopicLoad(topic, publications, publications * subscribers, 1.0, share, 1, subscribers)
+    return TopicLoad(
+        topic, publications, publications * subscribers, share / max(subscribers, 1), share, 1, subscribers
+    )
+
+
+def placed(seen: Snapshot) -> Snapshot:
+    """With places that follow from the order of brokers and topics: some promises can be kept, and some cannot."""
+    count = len(seen.topics)
+    topic = np.repeat(np.arange(count), 3)
+    along = np.stack(((topic * 37 + np.arange(len(topic)) * 5) % 101, topic % 7), axis=1) / 1e3
+    side = np.arange(len(topic)) % 3 == 0
+    clients = Clients(topic, Spots(along, np.full(len(topic), 0.001)), side, ~side)
+    brokers = np.zeros((len(seen.brokers), 2))
+    brokers[:, 0] = np.arange(len(brokers)) * 29 % 101 / 1e3
+    bound_s = np.array([np.inf, 0.02, 0.08])[np.arange(count) % 3]
+    broker_of = seen.members[seen.first[:-1]]
+    return replace(seen, places=gathered(clients, Spots(brokers, np.zeros(len(brokers))), broker_of, bound_s))
 
 
 # Loads are whole numbers, so that sums do not depend on their order and ties are common.

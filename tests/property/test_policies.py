@@ -16,7 +16,7 @@ from nearcast.policies.dynamoth import dynamoth
 from nearcast.policies.dynamoth_replication import Bounds, replicas, replicas_plain
 from nearcast.policies.registry import POLICIES
 from nearcast.policies.settings import Replication, Settings
-from tests.property.policy_fleets import Fleet, all_settings, fleets
+from tests.property.policy_fleets import Fleet, all_settings, fleets, placed
 
 NOW_S = 100.0
 SLACK = 1e-9
@@ -28,7 +28,7 @@ every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
 def test_a_plan_names_only_brokers_that_may_be_used_and_each_topic_once(
     name: str, fleet: Fleet, settings: Settings
 ) -> None:
-    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
+    plan = POLICIES[name](placed(fleet.snapshot()), settings, NOW_S)
     assert plan.policy == name
     assert all(set(step.brokers) <= fleet.usable for step in plan.steps)
     assert len({step.topic for step in plan.steps}) == len(plan.steps)
@@ -42,15 +42,15 @@ def test_a_plan_names_only_brokers_that_may_be_used_and_each_topic_once(
 def test_equal_facts_give_equal_plans_in_whatever_order_they_come(
     name: str, fleet: Fleet, settings: Settings, seed: int
 ) -> None:
-    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
-    assert POLICIES[name](fleet.snapshot(shuffled=seed), settings, NOW_S) == plan
-    assert POLICIES[name](read_snapshot(write_snapshot(fleet.snapshot())), settings, NOW_S) == plan
+    plan = POLICIES[name](placed(fleet.snapshot()), settings, NOW_S)
+    assert POLICIES[name](placed(fleet.snapshot(shuffled=seed)), settings, NOW_S) == plan
+    assert POLICIES[name](placed(read_snapshot(write_snapshot(fleet.snapshot()))), settings, NOW_S) == plan
 
 
 @every_policy
 @given(fleet=fleets(), settings=all_settings())
 def test_the_number_of_servers_stays_within_its_bounds(name: str, fleet: Fleet, settings: Settings) -> None:
-    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
+    plan = POLICIES[name](placed(fleet.snapshot()), settings, NOW_S)
     present = len(set(fleet.capacity) - set(fleet.silent))
     assert set(plan.release) <= fleet.usable
     if plan.release:
@@ -63,7 +63,7 @@ def test_the_number_of_servers_stays_within_its_bounds(name: str, fleet: Fleet, 
 @every_policy
 @given(fleet=fleets(), settings=all_settings())
 def test_a_ring_that_changes_moves_no_topic_that_has_no_step(name: str, fleet: Fleet, settings: Settings) -> None:
-    plan = POLICIES[name](fleet.snapshot(), settings, NOW_S)
+    plan = POLICIES[name](placed(fleet.snapshot()), settings, NOW_S)
     if plan.ring is None:
         return
     ring = Ring(plan.ring, vnodes=fleet.ring.vnodes)

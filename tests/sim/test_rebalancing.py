@@ -102,7 +102,10 @@ async def test_a_plan_of_what_is_no_more_is_refused(start_fleet: StartFleet) -> 
         await operator.move(moved, Strategy.SINGLE, ("b2",))
         assert f"topic {moved!r} has moved since the plan was made" in await refused(operator, shown.plan)
         assert "plan 99 is not known to this leader (known: 1)" in await refused(operator, 99)
-        assert "'magic' is not known; there are dynamoth" in (await operator.rebalance("plan", policy="magic")).refused
+        assert (
+            "'magic' is not known; there are all-pairs, dynamoth"
+            in (await operator.rebalance("plan", policy="magic")).refused
+        )
 
 
 @in_virtual_time

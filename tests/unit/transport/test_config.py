@@ -109,7 +109,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
         (
             "[timing]",
             '[rebalance]\npolicy = "magic"\n[timing]',
-            "rebalance: .*'magic' is not known; there are dynamoth",
+            "rebalance: .*'magic' is not known; there are all-pairs, dynamoth",
         ),
         ("[timing]", "[rebalance]\nhi_ratio = 1\n[timing]", "rebalance.hi_ratio is not known; one of at_once"),
         ("[timing]", "[rebalance]\nhigh_ratio = 0.1\n[timing]", "rebalance: .*each must be at most the next"),
