@@ -55,7 +55,7 @@ def relieve(draft: Draft, short: Mapping[int, int], *, can_rent: bool) -> Relief
     if not can_rent:
         usual = draft.mean_ratio
         for source in _over(draft, settings.high_ratio):
-            _unload(draft, source, max(usual, settings.high_ratio), max(usual, settings.full_ratio), even_out=True)
+            _unload(draft, source, max(usual, settings.high_ratio), settings.full_ratio, even_out=True)
     return Relief(tuple(overloaded), stuck, max((lacks.get(source, 0) for source in stuck), default=0))
 
 
