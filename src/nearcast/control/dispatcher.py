@@ -121,6 +121,10 @@ class Dispatcher:
         stays = self._coming is None or self._coming.owner(topic) == self.broker
         return stays and self.ring.owner(topic) == self.broker
 
+    def _will_own(self, topic: str) -> bool:
+        """Whether the ring that was announced gives it to us: then we were told its route, and will have to know it."""
+        return self._coming is not None and self._coming.owner(topic) == self.broker
+
     def _may_say(self, forwarder: Forwarder) -> bool:
         """Whether we are told of every move: one that only was the ring's owner is not, and may know an old route."""
         return self.broker in forwarder.members or self.ring.owner(forwarder.topic) == self.broker
@@ -205,7 +209,7 @@ class Dispatcher:
         """Topics that we only answered for as the ring's owner are no affair of ours any more."""
         self.ring = ring
         for topic, forwarder in list(self.forwarders.items()):
-            if forwarder.newest and not self._may_say(forwarder):
+            if forwarder.newest and not self._may_say(forwarder) and not self._will_own(topic):
                 del self.forwarders[topic]
 
     def _release(self, command: Release, forwarder: Forwarder | None) -> list[Said]:
@@ -216,7 +220,7 @@ class Dispatcher:
         if command.floor not in forwarder.routes:
             return []  # we missed its preparation: the coordinator catches us up before it releases anything
         released = forwarder.release(command)
-        if self.broker not in forwarder.members and self.ring.owner(topic) != self.broker:
+        if not self._may_say(forwarder) and not self._will_own(topic):
             del self.forwarders[topic]
         return self._about(topic, released)
 

@@ -230,6 +230,24 @@ def test_an_announced_ring_freezes_topics_that_change_owner_and_names_those_in_u
     assert isinstance(reply.message, Unsure)
 
 
+def test_who_is_about_to_own_a_topic_keeps_its_route_although_it_has_no_part_in_it() -> None:
+    """The coordinator tells the next owner all routes first, and of the ring with a later lease."""
+    one = agent()
+    for asked_s in (0.0, 8.0, 16.0):
+        one.message(Renew(3, asked_s, TIMING.lease_s, 1, RING.brokers), asked_s)
+    assert one.message(RingChange(3, 3, ("H0",), made=False), 20.0)
+    elsewhere = Route(2, Strategy.SINGLE, ("H1",))
+    one.message(Prepare(THEIRS, 3, 2, (elsewhere,), 2, ()), 20.1)
+    one.message(Tell(THEIRS, 3, 2, ()), 20.2)
+    assert acks(one.message(Release(THEIRS, 3, 2), 20.3)) == [("release", 2)]
+    assert isinstance(answer(one.message(hello(THEIRS), 20.4)), Unsure)  # the ring is another's still
+    one.message(Renew(3, 20.4, TIMING.lease_s, 2, RING.brokers), 20.5)  # a ring between, late
+    one.message(Renew(3, 20.6, TIMING.lease_s, 3, ("H0",)), 20.7)
+    welcome = answer(one.message(hello(THEIRS), 20.8))
+    assert isinstance(welcome, Welcome)
+    assert welcome.route == elsewhere
+
+
 def test_who_has_not_held_a_lease_for_long_does_not_know_who_uses_its_topics_and_does_not_freeze_them() -> None:
     for one, since_s in ((agent(sure=False), None), (agent(), 0.0), (agent(), 3 * TIMING.lease_s)):
         if since_s:  # the first lease ran out before
