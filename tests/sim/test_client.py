@@ -236,6 +236,24 @@ async def test_who_publishes_no_more_says_so_and_may_begin_anew(start_fleet: Sta
 
 
 @in_virtual_time
+async def test_who_publishes_again_after_its_servers_were_away_for_long_only_waits_for_a_route(
+    start_fleet: StartFleet, finish: Finish
+) -> None:
+    """It could not be closed while it rested, and must not be now that it is used."""
+    fleet = await start_fleet()
+    sender = fleet.start_client("sender")
+    await fleet.publish(sender, "t", b"m")
+    await fleet.sleep(1.0)  # it is confirmed
+    publication = sender.client.publication("t")
+    publication._used_s -= 2 * TIMING.forget_s
+    publication.machine.lease.confirmed_s -= 2 * TIMING.lease_s
+    publication._ready_until_s = float("-inf")
+    await fleet.publish(sender, "t", b"m")
+    assert sender.client.publication("t") is publication
+    assert (await finish(fleet)).clean
+
+
+@in_virtual_time
 async def test_publishing_without_agents_gives_up_after_its_time(start_fleet: StartFleet) -> None:
     fleet = await start_fleet(agents=())
     client = fleet.start_client("client").client

@@ -98,14 +98,7 @@ class Session(asyncio.Protocol, ABC):
         size = len(data)
         if size > self.max_payload_bytes:
             raise MessageTooLarge(f"topic {topic!r}: {size} bytes; this server takes {self.max_payload_bytes} at most")
-        command = b"%b%d\r\n%b\r\n" % (head, size, data)
-        # As `write` does, without the call: this is what a message costs.
-        self._batch.append(command)
-        self._batch_bytes += len(command)
-        if self._batch_bytes >= BATCH_BYTES:
-            self._write_batch()
-        elif len(self._batch) == 1:
-            self._loop.call_soon(self._write_batch)
+        self.write(b"%b%d\r\n%b\r\n" % (head, size, data))
 
     def write(self, command: bytes) -> None:
         self._batch.append(command)

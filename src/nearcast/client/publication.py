@@ -60,7 +60,7 @@ class Publication:
             raise MessageTooLarge(
                 f"topic {machine.topic!r}: the message has {size_bytes} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
             )
-        now = clock.now()
+        now = self._used_s = clock.now()
         if now >= self._ready_until_s or len(machine.unconfirmed) >= MOST_UNCONFIRMED:
             if not self._can_publish(now):
                 await self._wait_for_route(timeout_s)
@@ -75,7 +75,6 @@ class Publication:
         count = self._count
         count.messages += 1
         count.size_bytes += size_bytes
-        self._used_s = now
         if not self._all_asked:
             self._ask_for_confirmations()
             self._all_asked = True

@@ -1,10 +1,9 @@
 """Dynamoth's Algorithm 1 (section III-B 1): which topics need more than one server, how, and how many.
 
-Three things are ours where the paper has no word or leaves one out (ADR 8). The corner case, both very large,
-comes first and gives `all_subscribers`; a topic that no single server could carry is one, whatever its
-ratios. A ratio asks for no more servers than the count it is gated by: subscribers per publication grows as a topic
-falls silent, and would then ask for ever more servers for ever less work. And in a busy fleet that cannot grow, any
-busy topic is shared out.
+Three things are ours where the paper has no word or leaves one out (ADR 8). The corner case, both very large, comes
+first and gives `all_subscribers`; a topic that no single server could carry is one, whatever its ratios. A ratio asks
+for no more servers than the count it is gated by: subscribers per publication grows as a topic falls silent, and would
+then ask for ever more servers for ever less work. And in a busy fleet that cannot grow, hot topics are shared out.
 """
 
 from __future__ import annotations
