@@ -219,8 +219,10 @@ class Dispatcher:
             return [(topic, Answer(ack))]
         if command.floor not in forwarder.routes:
             return []  # we missed its preparation: the coordinator catches us up before it releases anything
+        # Who was told of a topic without having a part in it is told as the ring's owner, perhaps of a ring to come.
+        had_part = self.broker in forwarder.members
         released = forwarder.release(command)
-        if not self._may_say(forwarder) and not self._will_own(topic):
+        if had_part and not self._may_say(forwarder) and not self._will_own(topic):
             del self.forwarders[topic]
         return self._about(topic, released)
 

@@ -248,6 +248,19 @@ def test_who_is_about_to_own_a_topic_keeps_its_route_although_it_has_no_part_in_
     assert welcome.route == elsewhere
 
 
+def test_who_has_started_anew_and_is_caught_up_keeps_what_it_owns_by_a_ring_that_it_hears_of_last() -> None:
+    """Its file says another ring. That of the fleet comes with the lease, and the lease when it knows every route."""
+    one = agent(sure=False)
+    elsewhere = Route(2, Strategy.SINGLE, ("H1",))
+    one.message(Prepare(THEIRS, 3, 2, (elsewhere,), 2, ()), 1.0)
+    one.message(Tell(THEIRS, 3, 2, ()), 1.1)
+    assert acks(one.message(Release(THEIRS, 3, 2), 1.2)) == [("release", 2)]
+    one.message(Renew(3, 1.3, TIMING.lease_s, 4, ("H0",)), 1.4)
+    welcome = answer(one.message(hello(THEIRS), 1.5))
+    assert isinstance(welcome, Welcome)
+    assert welcome.route == elsewhere
+
+
 def test_who_has_not_held_a_lease_for_long_does_not_know_who_uses_its_topics_and_does_not_freeze_them() -> None:
     for one, since_s in ((agent(sure=False), None), (agent(), 0.0), (agent(), 3 * TIMING.lease_s)):
         if since_s:  # the first lease ran out before
