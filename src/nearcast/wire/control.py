@@ -18,6 +18,7 @@ from nearcast.domain.route import Route, Strategy
 from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.loads import Counts, Load
+from nearcast.wire.places import Placed
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
 AGENT_SUBJECT = "_nearcast.agent"
@@ -328,7 +329,7 @@ ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | R
 ToClient = Welcome | Unsure | Generation
 Order = MoveOrder | StatusOrder | LoadOrder | RebalanceOrder | BrokerOrder
 Answered = Outcome | Status | Loaded | Rebalancing
-ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Order
+ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order
 Control = OnTopic | ToAgent | Counts | ToClient | ToCoordinator | Answered
 
 _encoder = msgspec.msgpack.Encoder()
