@@ -1,6 +1,7 @@
 """What real servers say of themselves, and what is made of a server that does not answer."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,9 +10,11 @@ import nats
 import pytest
 import redis.asyncio
 
+from nearcast.agent.analyzer import Analyzer
 from nearcast.agent.counters import Counters, NatsCounters, RedisCounters, counters_of
 from nearcast.brokers.connect import connector
 from nearcast.domain.errors import LinkDown
+from nearcast.fleet.cpu import used_s
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BrokerAt
@@ -47,6 +50,32 @@ async def test_bytes_that_a_server_sends_are_in_its_totals(kind: str, tmp_path: 
         await link.close()
     assert 100_000 <= after.out_bytes - before.out_bytes < 130_000
     assert after.at_s > before.at_s
+    assert after.memory_bytes is not None
+    assert 500_000 < after.memory_bytes < 1e9
+    if kind == NATS:
+        assert after.out_messages is not None
+        assert before.out_messages is not None
+        assert after.out_messages - before.out_messages == 100
+
+
+@KINDS
+async def test_a_server_that_works_says_how_much_of_a_processor_it_uses(kind: str, tmp_path: Path) -> None:
+    async with served(kind, tmp_path) as (server, counters):
+        analyzer = Analyzer("b1")
+        link = await connector(lambda _broker: server.endpoint, name="alice")("b1", lambda _up: None)
+        used: float | None = None
+        began_s, before_s = time.monotonic(), used_s(server.pid)
+        for _ in range(40):
+            for _ in range(2000):
+                link.publish("t", bytes(1000))
+            await link.flush()
+            analyzer.totals(await counters.totals())
+            used = analyzer.report(SystemClock().now(), 0.0, {}).used.cores
+            await asyncio.sleep(0.1)
+        truth = (used_s(server.pid) - before_s) / (time.monotonic() - began_s)
+        await link.close()
+    assert used is not None
+    assert used == pytest.approx(truth, rel=0.6, abs=0.05)
 
 
 async def test_nats_names_plain_subscriptions_with_what_each_was_sent(tmp_path: Path) -> None:

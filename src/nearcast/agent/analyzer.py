@@ -10,25 +10,34 @@ broker's bandwidth.
 """
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.wire.loads import Counts
 
 _HELD = 2.0  # times as long as they cover
 _FRESH_S = 5.0  # how long the server's counters are believed
 _KEPT_S = 60.0  # how long its list of listeners is: it is asked for seldom when it is long
+_CORES = 3  # of what a server says it uses the median of so many: NATS divides by whole seconds, and errs at times
 _NOISE = 1.1  # listeners who get so much more than was counted as published hear somebody who does not count
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A server's counters since it was started."""
+    """A server's counters since it was started; and what it uses now. None where it does not say.
+
+    Of its processor time a server says how much it has used in all (`cpu_s`), or how many processors lately (`cores`).
+    """
 
     at_s: float
     out_bytes: int
+    out_messages: int | None = None
+    cpu_s: float | None = None
+    cores: float | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +90,17 @@ class _Plain:
 
 
 class Analyzer:
-    """`capacity_bytes_per_s` is infinite where none is configured."""
+    """`capacity_bytes_per_s` is infinite where none is configured; `most` are the other limits."""
 
-    def __init__(self, broker: str, capacity_bytes_per_s: float = math.inf) -> None:
+    def __init__(self, broker: str, capacity_bytes_per_s: float = math.inf, most: Resources = UNKNOWN) -> None:
         self.broker = broker
         self.capacity_bytes_per_s = capacity_bytes_per_s
+        self.most = most
         self._counts: dict[str, dict[str, _Rates]] = {}  # topic -> client
         self._totals: Totals | None = None
         self._out_bytes_per_s = 0.0
+        self._out_messages_per_s: float | None = None
+        self._cores: deque[float] = deque(maxlen=_CORES)
         self._out_until_s = -math.inf
         self._listening: Listening | None = None
         self._plain: dict[str, _Plain] = {}
@@ -111,7 +123,12 @@ class Analyzer:
         before, self._totals = self._totals, totals
         if before is None or totals.at_s <= before.at_s or totals.out_bytes < before.out_bytes:
             return  # the first, or the first after the server was started anew
-        self._out_bytes_per_s = (totals.out_bytes - before.out_bytes) / (totals.at_s - before.at_s)
+        seconds = totals.at_s - before.at_s
+        self._out_bytes_per_s = (totals.out_bytes - before.out_bytes) / seconds
+        self._out_messages_per_s = _rate(before.out_messages, totals.out_messages, seconds)
+        cores = _rate(before.cpu_s, totals.cpu_s, seconds) if totals.cores is None else totals.cores
+        if cores is not None:
+            self._cores.append(cores)
         self._out_until_s = totals.at_s + _FRESH_S
 
     def listening(self, listening: Listening) -> None:
@@ -142,8 +159,19 @@ class Analyzer:
         excess, self._excess = self._excess, {}
         topics = [self._topic(name, users.get(name, Users()), excess.get(name, 0.0)) for name in names]
         topics.sort(key=lambda each: (-each.bytes_out, -each.bytes_in, each.topic))
-        out_bytes_per_s = self._out_bytes_per_s if now < self._out_until_s else sum(each.bytes_out for each in topics)
-        return BrokerReport(self.broker, at_s, out_bytes_per_s, self.capacity_bytes_per_s, tuple(topics))
+        fresh = now < self._out_until_s
+        out_bytes_per_s = self._out_bytes_per_s if fresh else sum(each.bytes_out for each in topics)
+        used = self._used(sum(each.deliveries for each in topics), fresh=fresh)
+        return BrokerReport(
+            self.broker, at_s, out_bytes_per_s, self.capacity_bytes_per_s, tuple(topics), used, self.most
+        )
+
+    def _used(self, deliveries: float, *, fresh: bool) -> Resources:
+        """Redis does not count what it sends: that is what clients counted."""
+        if not fresh or self._totals is None:
+            return Resources(out_messages_per_s=deliveries)
+        messages = deliveries if self._out_messages_per_s is None else self._out_messages_per_s
+        return Resources(median(self._cores) if self._cores else None, self._totals.memory_bytes, messages)
 
     def who(self, topic: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Clients that published on the topic, and those that got something, as they said themselves."""
@@ -196,6 +224,10 @@ class Analyzer:
             return 0
         listeners = self._listening.topics.get(topic)
         return 0 if listeners is None or listeners.plain is not None else max(0, listeners.number - ours)
+
+
+def _rate(before: float | None, after: float | None, seconds: float) -> float | None:
+    return None if before is None or after is None else max(0.0, after - before) / seconds
 
 
 def _mean(total: float, number: float) -> float:

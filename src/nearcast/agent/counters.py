@@ -50,6 +50,9 @@ def counters_of(at: BrokerAt, *, agent: str, clock: Clock) -> Counters | None:
 
 class _Varz(msgspec.Struct):
     out_bytes: int
+    out_msgs: int
+    cpu: float  # of one processor, in percent, over a second or so
+    mem: int
 
 
 class _Subscribed(msgspec.Struct):
@@ -79,7 +82,9 @@ class NatsCounters:
 
     async def totals(self) -> Totals:
         found = await self._get("/varz", _Varz)
-        return Totals(self._clock.now(), found.out_bytes)
+        return Totals(
+            self._clock.now(), found.out_bytes, found.out_msgs, cores=found.cpu / 100.0, memory_bytes=found.mem
+        )
 
     async def listening(self) -> Listening:
         connections: list[_Connected] = []
@@ -149,8 +154,13 @@ class RedisCounters:
         self._connection: redis.asyncio.Connection | None = None
 
     async def totals(self) -> Totals:
-        found = _facts(await self._ask("INFO", "stats"))
-        return Totals(self._clock.now(), int(found["total_net_output_bytes"]))
+        found = _facts(await self._ask("INFO"))
+        return Totals(
+            self._clock.now(),
+            int(found["total_net_output_bytes"]),
+            cpu_s=float(found["used_cpu_user"]) + float(found["used_cpu_sys"]),
+            memory_bytes=int(found["used_memory"]),
+        )
 
     async def listening(self) -> Listening:
         channels = [_text(each) for each in await self._ask("PUBSUB", "CHANNELS")]

@@ -54,7 +54,7 @@ async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Eve
         dialect=config.dialect,
         clock=clock,
         timing=config.timing,
-        analyzer=Analyzer(broker, at.out_bytes_per_s or math.inf) if config.counts else None,
+        analyzer=Analyzer(broker, at.out_bytes_per_s or math.inf, at.most) if config.counts else None,
         counters=counters_of(at, agent=name, clock=clock) if config.counts else None,
         learn=directory.learn,
     )

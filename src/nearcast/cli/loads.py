@@ -3,11 +3,11 @@
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from nearcast.coordinator import Operator
 from nearcast.domain.errors import LeaseLost
-from nearcast.domain.load import TopicLoad
+from nearcast.domain.load import UNKNOWN, Resources, TopicLoad
 from nearcast.domain.route import Strategy
 from nearcast.transport.config import Config
 from nearcast.wire.control import Loaded, Status
@@ -18,7 +18,10 @@ Loads = Mapping[str, Loaded]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """`load_ratio` is None where no capacity is configured. `counted_bytes_per_s`: what its topics' clients counted."""
+    """`load_ratio` is None where no capacity is configured. `counted_bytes_per_s`: what its topics' clients counted.
+
+    `used` and `most`: its processors, its memory, and the messages that it sends; each None where it is not known.
+    """
 
     out_bytes_per_s: float
     capacity_bytes_per_s: float | None
@@ -26,6 +29,8 @@ class BrokerLoad:
     counted_bytes_per_s: float
     topics: int
     age_s: float
+    used: Resources = UNKNOWN
+    most: Resources = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ def broker_load(loaded: Loaded | None) -> BrokerLoad | None:
         round(sum(each.bytes_out for each in topics), 1),
         len(report.topics) + load.left_out,
         round(loaded.age_s, 2),
+        Resources(*(None if each is None else round(each, 4) for each in astuple(report.used))),
+        report.most,
     )
 
 

@@ -25,11 +25,26 @@ class TopicLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class Resources:
+    """What a server uses, or may use, beside bandwidth; None where that is not known, or nobody said.
+
+    `cores` are processors: 0.5 is half of one.
+    """
+
+    cores: float | None = None
+    memory_bytes: float | None = None
+    out_messages_per_s: float | None = None
+
+
+UNKNOWN = Resources()
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerReport:
     """One broker, one interval.
 
     `out_bytes_per_s` is measured at the server, so it may be more than its topics' `bytes_out` together: protocol,
-    forwarding, and clients that nobody counts. `capacity_bytes_per_s` is configured, never measured.
+    forwarding, and clients that nobody counts. `capacity_bytes_per_s` and `most` are configured, never measured.
     """
 
     broker: str
@@ -37,6 +52,8 @@ class BrokerReport:
     out_bytes_per_s: float
     capacity_bytes_per_s: float
     topics: tuple[TopicLoad, ...] = ()
+    used: Resources = UNKNOWN
+    most: Resources = UNKNOWN
 
     @property
     def load_ratio(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
 from typing import Self, TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.domain.errors import SnapshotError
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.domain.places import Places
 from nearcast.domain.ring import Ring, topic_positions
 from nearcast.domain.route import Route, Strategy
@@ -28,6 +28,9 @@ _Array = TypeVar("_Array", Floats, Ints, Bools)
 
 STRATEGIES = tuple(Strategy)
 """`Snapshot.strategy` holds indices of this."""
+
+RESOURCES = ("cores", "memory_bytes", "out_messages_per_s")
+"""The columns of `Snapshot.used` and `Snapshot.most`."""
 
 _RATES = ("publications", "deliveries", "bytes_in", "bytes_out")
 _COUNTS = ("publishers", "subscribers")
@@ -55,6 +58,8 @@ class Snapshot:
     and load are given as 0 and mean nothing. `epoch` is -1 for a topic that no route names; its `strategy` and brokers
     are then those of the ring. Topic i is on the brokers `members[first[i]:first[i + 1]]`.
 
+    `used` and `most` have a row per broker and a column for each of RESOURCES; NaN where nobody knows.
+
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
     `places`: where brokers and clients are, if that is known; not in the snapshot's file.
     """
@@ -68,6 +73,8 @@ class Snapshot:
     reported_s: Floats
     capacity: Floats
     out: Floats
+    used: Floats
+    most: Floats
     draining: Bools
     silent: Bools
     topics: tuple[str, ...]
@@ -112,6 +119,8 @@ class Snapshot:
             reported_s=_floats([report.at_s if report else 0.0 for report in kept]),
             capacity=_floats([report.capacity_bytes_per_s if report else 0.0 for report in kept]),
             out=_floats([report.out_bytes_per_s if report else 0.0 for report in kept]),
+            used=_resources([report.used if report else UNKNOWN for report in kept]),
+            most=_resources([report.most if report else UNKNOWN for report in kept]),
             draining=_bools([name in draining for name in brokers]),
             silent=_bools([report is None for report in kept]),
             topics=topics,
@@ -158,6 +167,8 @@ class Snapshot:
                 float(self.out[at]),
                 float(self.capacity[at]),
                 tuple(loads[starts[at] : starts[at + 1]]),
+                _resources_in(self.used[at]),
+                _resources_in(self.most[at]),
             )
             for at, name in enumerate(self.brokers)
             if not self.silent[at]
@@ -188,6 +199,14 @@ def _by_name(reports: Iterable[BrokerReport]) -> dict[str, BrokerReport]:
                 f"snapshot: broker {report.broker!r} has out_bytes_per_s {report.out_bytes_per_s}; "
                 "it must be finite and not negative"
             )
+        for name, value in asdict(report.used).items():
+            if value is not None and not 0 <= value < math.inf:
+                raise SnapshotError(f"snapshot: broker {report.broker!r} uses {name} {value}; it must be finite")
+        for name, value in asdict(report.most).items():
+            if value is not None and not 0 < value < math.inf:
+                raise SnapshotError(
+                    f"snapshot: broker {report.broker!r} may use {name} {value}; it must be more than 0 and finite"
+                )
         found[report.broker] = report
     return found
 
@@ -246,6 +265,15 @@ def _routes_of(
     positions = topic_positions(topic for topic in topics if topic not in routes)
     members[np.repeat(by_ring, sizes)] = in_ring[ring.owner_indices(positions)]
     return _fixed(epoch), _fixed(strategy), _fixed(first), _fixed(members)
+
+
+def _resources(values: list[Resources]) -> Floats:
+    rows = [[getattr(each, name) for name in RESOURCES] for each in values]
+    return _fixed(np.array(rows, dtype=np.float64).reshape(-1, len(RESOURCES)))  # None becomes NaN
+
+
+def _resources_in(row: Floats) -> Resources:
+    return Resources(*(None if math.isnan(value) else value for value in row.tolist()))
 
 
 def _floats(values: list[float]) -> Floats:

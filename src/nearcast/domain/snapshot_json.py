@@ -7,13 +7,14 @@ that is filled while its operator waits for it to empty.
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from nearcast.domain.errors import ConfigError, RingError, SnapshotError
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.domain.ring import DEFAULT_VNODES, Ring
 from nearcast.domain.route import Strategy, route
 from nearcast.domain.snapshot import Snapshot
@@ -37,11 +38,21 @@ class _Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     subscribers: _Count
 
 
+class _Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Processors, memory, and messages sent per second; null where nobody knows."""
+
+    cores: _Rate | None = None
+    memory_bytes: _Rate | None = None
+    out_messages_per_s: _Rate | None = None
+
+
 class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_s: float
     out_bytes_per_s: _Rate
     capacity_bytes_per_s: Annotated[float, msgspec.Meta(gt=0)]
     topics: tuple[_Load, ...] = ()
+    used: _Resources = _Resources()
+    most: _Resources = _Resources()
 
 
 class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,7 +148,8 @@ def _written(report: BrokerReport | None) -> _Report | None:
         )
         for load in report.topics
     )
-    return _Report(report.at_s, report.out_bytes_per_s, report.capacity_bytes_per_s, loads)
+    used, most = _Resources(**asdict(report.used)), _Resources(**asdict(report.most))
+    return _Report(report.at_s, report.out_bytes_per_s, report.capacity_bytes_per_s, loads, used, most)
 
 
 def _snapshot_of(file: _File) -> Snapshot:
@@ -151,6 +163,8 @@ def _snapshot_of(file: _File) -> Snapshot:
                 broker.report.out_bytes_per_s,
                 broker.report.capacity_bytes_per_s,
                 tuple(TopicLoad(**msgspec.structs.asdict(load)) for load in broker.report.topics),
+                Resources(**msgspec.structs.asdict(broker.report.used)),
+                Resources(**msgspec.structs.asdict(broker.report.most)),
             )
             for broker in file.brokers
             if broker.report is not None

@@ -4,11 +4,12 @@ import json
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from nearcast.domain.errors import ConfigError
+from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.fleet.commands import CommandSpec, own_command
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.rental import Rental, RentalSpec, renting
@@ -30,7 +31,8 @@ _MOST_SITES = 16
 class LocalSpec:
     """One broker per site. `near_s` is the one-way delay within a site, `hop_s` what each site further away adds.
 
-    Without delays (both 0) clients reach the brokers directly. `out_bytes_per_s` is each broker's configured capacity.
+    Without delays (both 0) clients reach the brokers directly. `out_bytes_per_s` and `most` are what is configured of
+    each broker.
     With `rents`, the configuration says that further servers can be had (see `rental.renting`, which provides them).
     `rebalance` and `timing` are the tables of that name in the configuration.
     """
@@ -45,6 +47,7 @@ class LocalSpec:
     protocol: int = NEWEST
     analyzer: bool = True
     out_bytes_per_s: float | None = None
+    most: Resources = UNKNOWN
     link_bytes_per_s: float | None = None
     output_bytes: int | None = None
     rents: bool = False
@@ -133,8 +136,8 @@ def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[
     ]
     for number, (broker, server) in enumerate(zip(spec.brokers, servers, strict=True)):
         parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{server.url}"\nsite = "{spec.site(number)}"')
-        if spec.out_bytes_per_s is not None:
-            parts.append(f"out_bytes_per_s = {spec.out_bytes_per_s!r}")
+        known = {"out_bytes_per_s": spec.out_bytes_per_s, **asdict(spec.most)}
+        parts += [f"{key} = {value!r}" for key, value in known.items() if value is not None]
         if server.monitor_url is not None:
             parts.append(f'monitor = "{server.monitor_url}"')
     for link in links:

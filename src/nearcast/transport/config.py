@@ -13,6 +13,9 @@ name = "edge1"
 url = "nats://127.0.0.1:4223"
 site = "berlin"                       # optional
 out_bytes_per_s = 12.5e6              # optional: what it can send; without it no load ratio is known
+cores = 2                             # optional, as the next two: the processors that it has
+memory_bytes = 4e9
+out_messages_per_s = 200e3            # what it can send before it becomes late: `nearcast bench broker` finds it
 monitor = "http://127.0.0.1:8222"     # optional: where a NATS server shows its own counters
 
 [[way]]                               # optional: how one site reaches one broker, where that differs
@@ -55,7 +58,9 @@ from nearcast.control.loop import LoopSettings
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import NAMES, is_name
 from nearcast.domain.errors import ConfigError
+from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.domain.ring import Ring
+from nearcast.domain.snapshot import RESOURCES
 from nearcast.policies.settings import Settings
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.wire.dialect import NEWEST, Dialect
@@ -75,6 +80,9 @@ class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str
     site: str = ""
     out_bytes_per_s: float | None = None
+    cores: float | None = None
+    memory_bytes: float | None = None
+    out_messages_per_s: float | None = None
     monitor: str | None = None
 
 
@@ -121,6 +129,7 @@ class BrokerAt:
     site: str
     out_bytes_per_s: float | None = None
     monitor: str | None = None
+    most: Resources = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +262,14 @@ def _brokers(raw: tuple[_Broker, ...], tls: Tls | None, path: Path) -> dict[str,
             raise ConfigError(f"{where}.name is {each.name!r}; {NAMES}")
         if each.name in out:
             raise ConfigError(f"{where}.name is {each.name!r}, as another broker's: names must differ")
-        if each.out_bytes_per_s is not None and not 0 < each.out_bytes_per_s < math.inf:
-            raise ConfigError(f"{where}.out_bytes_per_s is {each.out_bytes_per_s}; expected bytes, more than 0")
+        for key in ("out_bytes_per_s", *RESOURCES):
+            value = getattr(each, key)
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"{where}.{key} is {value}; expected a number, more than 0")
         endpoint = _endpoint(each.url, tls, f"{where}.url")
         _must_be_monitor(each.monitor, endpoint, where)
-        out[each.name] = BrokerAt(endpoint, each.site, each.out_bytes_per_s, each.monitor)
+        most = Resources(each.cores, each.memory_bytes, each.out_messages_per_s)
+        out[each.name] = BrokerAt(endpoint, each.site, each.out_bytes_per_s, each.monitor, most)
     if not out:
         raise ConfigError(f"{path}: broker is empty; at least one is needed")
     return out

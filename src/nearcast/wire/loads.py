@@ -7,7 +7,7 @@ messages, a report names its busiest topics and sums up the rest.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import msgspec
 
@@ -71,6 +71,9 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         _must_be_rates(f"broker {report.broker!r}", report.at_s, report.out_bytes_per_s)
         if not report.capacity_bytes_per_s > 0:
             raise ValueError(f"broker {report.broker!r}: its capacity is {report.capacity_bytes_per_s} bytes/s")
+        _must_be_rates(f"broker {report.broker!r}", *(each for each in astuple(report.used) if each is not None))
+        if not all(0 < each < math.inf for each in astuple(report.most) if each is not None):
+            raise ValueError(f"broker {report.broker!r}: nothing can be at most {report.most}")
         for each in report.topics if self.rest is None else (*report.topics, self.rest):
             rates = (each.publications, each.deliveries, each.bytes_in, each.bytes_out)
             _must_be_rates(f"topic {each.topic!r}", *rates, each.publishers, each.subscribers)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from nearcast.agent.analyzer import Analyzer, Listeners, Listening, Totals, Users
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.wire.loads import Counts, TopicCount
 
 
@@ -81,6 +81,22 @@ def test_a_server_that_was_started_anew_or_falls_silent_is_not_believed() -> Non
     analyzer.totals(Totals(3.0, 1300))
     assert report(analyzer, 3.0).out_bytes_per_s == 1000.0
     assert report(analyzer, 10.0).out_bytes_per_s == 0.0
+
+
+def test_what_a_server_uses_is_what_it_says_and_the_messages_that_it_does_not_count_are_those_of_its_clients() -> None:
+    most = Resources(cores=0.5, memory_bytes=1e9)
+    nats, redis = Analyzer("b1", most=most), Analyzer("b2")
+    for each in (nats, redis):
+        each.counted(got("s", 30), 0.0)
+        assert report(each, 0.0).used == Resources(out_messages_per_s=30.0), "the server has not said anything"
+    for at_s in range(5):
+        odd = 0.15 if at_s == 3 else 0.3
+        nats.totals(Totals(at_s, 100, 5_000 * at_s, cores=odd, memory_bytes=20_000_000))
+        redis.totals(Totals(at_s, 100, cpu_s=1.0 + 0.25 * at_s, memory_bytes=1_000_000 * at_s))
+    assert (report(nats, 4.0).used, report(nats, 4.0).most) == (Resources(0.3, 20_000_000, 5_000.0), most)
+    redis.counted(got("s", 30), 4.0)
+    assert report(redis, 4.0).used == Resources(0.25, 4_000_000, 30.0)
+    assert report(redis, 10.0).used == Resources(out_messages_per_s=0.0), "it has fallen silent"
 
 
 def nats_lists(at_s: float, **messages: int) -> Listening:

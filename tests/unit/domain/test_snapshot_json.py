@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nearcast.domain.errors import SnapshotError
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Strategy, route
 from nearcast.domain.snapshot import Snapshot
@@ -19,7 +19,10 @@ SCHEMA = Path(__file__).parents[3] / "docs" / "snapshot.schema.json"
 def a_snapshot() -> Snapshot:
     loads = (TopicLoad("chat/é", 1.5, 3.0, 15.0, 30.0, 1, 2), TopicLoad("tile", 2.0, 4.0, 6.0, 8.0, 3, 4))
     return Snapshot.of(
-        [BrokerReport("b1", 9.0, 50.0, 100.0, loads), BrokerReport("b2", 9.5, 0.0, 100.0)],
+        [
+            BrokerReport("b1", 9.0, 50.0, 100.0, loads, Resources(0.25, out_messages_per_s=7.0), Resources(cores=2.0)),
+            BrokerReport("b2", 9.5, 0.0, 100.0),
+        ],
         {"tile": route(4, Strategy.ALL_SUBSCRIBERS, ("b1", "b3"))},
         Ring(("b1", "b2"), version=2, vnodes=8),
         at_s=10.0,

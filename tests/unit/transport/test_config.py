@@ -6,6 +6,7 @@ import pytest
 
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError
+from nearcast.domain.load import Resources
 from nearcast.transport.config import BUS, find_config, load_config, new_key
 
 GOOD = """
@@ -58,11 +59,13 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_capacity_and_monitor_are_read_and_the_analyzer_can_be_switched_off(tmp_path: Path) -> None:
-    text = GOOD.replace('site = "berlin"', 'out_bytes_per_s = 12.5e6\nmonitor = "http://127.0.0.1:8222"')
+    known = 'out_bytes_per_s = 12.5e6\ncores = 0.5\nout_messages_per_s = 20e3\nmonitor = "http://127.0.0.1:8222"'
+    text = GOOD.replace('site = "berlin"', known)
     config = load_config(written(tmp_path, text))
     edge1, edge2 = config.brokers["edge1"], config.brokers["edge2"]
     assert (edge1.out_bytes_per_s, edge1.monitor) == (12.5e6, "http://127.0.0.1:8222")
     assert (edge2.out_bytes_per_s, edge2.monitor) == (None, None)
+    assert (edge1.most, edge2.most) == (Resources(cores=0.5, out_messages_per_s=20e3), Resources())
     assert config.counts
     assert not load_config(written(tmp_path, "analyzer = false\n" + GOOD)).counts
     assert not load_config(written(tmp_path, "protocol = 1\n" + GOOD)).counts, "others may not read it yet"
@@ -113,8 +116,9 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
         ),
         ("[timing]", "[rebalance]\nhi_ratio = 1\n[timing]", "rebalance.hi_ratio is not known; one of at_once"),
         ("[timing]", "[rebalance]\nhigh_ratio = 0.1\n[timing]", "rebalance: .*each must be at most the next"),
-        ('site = "paris"\n\n', "out_bytes_per_s = 0\n\n", r"broker\[1\].out_bytes_per_s is 0.0; expected bytes"),
-        ('site = "paris"\n\n', "out_bytes_per_s = nan\n\n", r"broker\[1\].out_bytes_per_s is nan; expected bytes"),
+        ('site = "paris"\n\n', "out_bytes_per_s = 0\n\n", r"broker\[1\].out_bytes_per_s is 0.0; expected a number"),
+        ('site = "paris"\n\n', "out_bytes_per_s = nan\n\n", r"broker\[1\].out_bytes_per_s is nan; expected a number"),
+        ('site = "paris"\n\n', "cores = -1\n\n", r"broker\[1\].cores is -1.0; expected a number, more than 0"),
         ('site = "paris"\n\n', 'monitor = "http://h:1"\n\n', r"broker\[1\].monitor is NATS's; a redis server is asked"),
         ('site = "berlin"', 'monitor = "nats://h:1"', r"broker\[0\].monitor is 'nats://h:1'; expected http://"),
         ('site = "berlin"', 'monitor = "http://h:x"', r"broker\[0\].monitor is 'http://h:x'; expected http://"),

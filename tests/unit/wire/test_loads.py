@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from nearcast.domain.errors import MalformedControl
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.wire.control import seal, unseal
 from nearcast.wire.dialect import NEWEST, Dialect
 from nearcast.wire.loads import MOST_REPORTED, Load, load_of
@@ -38,12 +38,22 @@ def test_a_report_that_fits_is_whole() -> None:
     assert load_of(report) == Load(report)
 
 
+def test_a_report_of_an_agent_that_does_not_know_resources_is_read() -> None:
+    old = {"broker": "b1", "at_s": 1.0, "out_bytes_per_s": 5.0, "capacity_bytes_per_s": 6.0, "topics": []}
+    body = msgspec.msgpack.encode({"type": "Load", "report": old})
+    found = unseal(bytes((NEWEST,)) + DIALECT.signature(body, NEWEST) + body, DIALECT)
+    assert found == Load(BrokerReport("b1", 1.0, 5.0, 6.0))
+
+
 @pytest.mark.parametrize(
     "report",
     [
         BrokerReport("b1", 1.0, -1.0, 6.0),
         BrokerReport("b1", 1.0, math.nan, 6.0),
         BrokerReport("b1", 1.0, 1.0, 0.0),
+        BrokerReport("b1", 1.0, 1.0, 6.0, used=Resources(cores=-0.1)),
+        BrokerReport("b1", 1.0, 1.0, 6.0, used=Resources(out_messages_per_s=math.nan)),
+        BrokerReport("b1", 1.0, 1.0, 6.0, most=Resources(memory_bytes=0.0)),
         BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", -1.0, 0.0, 0.0, 0.0, 0, 0),)),
         BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", 0.0, 0.0, 0.0, math.inf, 0, 0),)),
         BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", 0.0, 0.0, 0.0, 0.0, 0, -1),)),

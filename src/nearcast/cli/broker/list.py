@@ -1,5 +1,7 @@
 """`nearcast broker list`."""
 
+from collections.abc import Iterator
+
 import typer
 
 from nearcast.cli.loads import BrokerLoad
@@ -46,7 +48,21 @@ def _carries(load: BrokerLoad | None) -> str:
     if load is None:
         return "not reported"
     of = "" if load.load_ratio is None else f", {load.load_ratio:.0%} of what it can"
-    return f"{load.topics} topics, {show_rate(load.out_bytes_per_s)} out{of}"
+    return "; ".join((f"{load.topics} topics, {show_rate(load.out_bytes_per_s)} out{of}", *_uses(load)))
+
+
+def _uses(load: BrokerLoad) -> Iterator[str]:
+    used, most = load.used, load.most
+    if used.out_messages_per_s is not None:
+        yield f"{used.out_messages_per_s:,.0f} messages/s{_share(used.out_messages_per_s, most.out_messages_per_s)}"
+    if used.cores is not None:
+        yield f"{used.cores:.2f} processors{_share(used.cores, most.cores)}"
+    if used.memory_bytes is not None:
+        yield f"{used.memory_bytes / 1e6:,.0f} MB{_share(used.memory_bytes, most.memory_bytes)}"
+
+
+def _share(used: float, most: float | None) -> str:
+    return "" if most is None else f", {used / most:.0%}"
 
 
 def _agent(state: str, silent_s: float | None) -> str:
