@@ -14,6 +14,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator import Coordinator
 from nearcast.coordinator.brokers import Fleet
+from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.ring import Ring
 from nearcast.sim.clock import WALL_AT_START_S, Skew
@@ -47,9 +48,10 @@ class Deployment:
         rules: Rules = ALL_ON,
         rng: random.Random,
         skewed: bool = False,
+        history: History | None = None,
     ) -> None:
         self.network = network
-        self.history = History()
+        self.history = History() if history is None else history
         self.ring = Ring(brokers)
         self.agents: dict[str, Agent] = {}
         self.coordinators: dict[str, Coordinator] = {}
@@ -182,10 +184,17 @@ class Deployment:
     async def publish(self, sender: SimClient, topic: str, payload: bytes, *, timeout_s: float = 60.0) -> None:
         await self._recorder.publish(sender.client, topic, payload, timeout_s=timeout_s)
 
-    async def subscribe(self, receiver: SimClient, topic: str) -> int | None:
-        """The subscription's number; None when the client was stopped before it was subscribed: nothing is owed."""
+    async def subscribe(
+        self, receiver: SimClient, topic: str, *, also: Callable[[int, Message], None] | None = None
+    ) -> int | None:
+        """The subscription's number; None when the client was stopped before it was subscribed: nothing is owed.
+
+        `also` is told of every message, as `Recorder.subscribe` says.
+        """
         skew = receiver.process.clock.skew
-        made = await self._recorder.subscribe(receiver.client, topic, lambda what: self._in_run_time(what, skew))
+        made = await self._recorder.subscribe(
+            receiver.client, topic, lambda what: self._in_run_time(what, skew), also=also
+        )
         if made is None:
             return None
         number, receiver.subscriptions[made[0]] = made

@@ -50,7 +50,20 @@ class Cities:
         """As many of them, by chance."""
         if count > len(self.names):
             raise ConfigError(f"{count} cities are asked for; there are {len(self.names)}")
-        chosen = np.sort(rng.choice(len(self.names), count, replace=False))
+        return self._of(rng.choice(len(self.names), count, replace=False))
+
+    def around(self, name: str, count: int, rng: np.random.Generator) -> "Cities":
+        """As many of them, by chance, but with that one."""
+        if name not in self.names:
+            raise ConfigError(f"{name} is not among the cities: {', '.join(self.names)}")
+        at = self.names.index(name)
+        others = np.delete(np.arange(len(self.names)), at)
+        if count > len(self.names):
+            raise ConfigError(f"{count} cities are asked for; there are {len(self.names)}")
+        return self._of(np.append(rng.choice(others, count - 1, replace=False), at))
+
+    def _of(self, chosen: NDArray[np.int64]) -> "Cities":
+        chosen = np.sort(chosen)
         return Cities(tuple(self.names[at] for at in chosen.tolist()), self.rtt_ms[np.ix_(chosen, chosen)])
 
 
