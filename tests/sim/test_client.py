@@ -416,6 +416,23 @@ async def test_nothing_is_lost_when_the_topic_moves(
 
 
 @in_virtual_time
+async def test_a_move_makes_no_pause_and_a_server_that_is_away_does(start_fleet: StartFleet) -> None:
+    fleet = await start_fleet()
+    assert fleet.leader is not None
+    subscription = await fleet.start_client("receiver").client.subscribe("t")
+    for broker in ("b2", "b1"):
+        await fleet.leader.move("t", Strategy.SINGLE, (broker,))
+        await fleet.sleep(3.0)
+    assert subscription.machine.attachments.keys() == {"b1"}
+    assert subscription.pause.longest_s == 0.0
+    fleet.network.crash_broker("b1")
+    await fleet.sleep(2.0)
+    fleet.network.restart_broker("b1")
+    await fleet.sleep(5.0)
+    assert 2.0 <= subscription.pause.longest_s < 6.0
+
+
+@in_virtual_time
 async def test_a_publisher_that_dies_is_reported_and_nothing_else(start_fleet: StartFleet, finish: Finish) -> None:
     fleet = await start_fleet()
     sender, receiver = fleet.start_client("sender"), fleet.start_client("receiver")

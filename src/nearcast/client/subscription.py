@@ -10,6 +10,7 @@ from typing import Self
 from nearcast.brokers.link import LearnAddresses
 from nearcast.brokers.pool import LinkPool
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Learn, Ready, Report, Say
+from nearcast.control.pause import Pause
 from nearcast.control.subscriber import Subscriber
 from nearcast.control.tally import Tally
 from nearcast.domain.errors import LinkClosed, NearcastError, WireError
@@ -42,7 +43,8 @@ OnReport = Callable[[Gap | Discontinuity], None]
 class Subscription:
     """Made by `Client.subscribe`. Iterate over it, or give a callback; leave it with `close()` or `async with`.
 
-    Reports of what may be missing go to `on_report`, in order with the messages that a callback gets.
+    Reports of what may be missing go to `on_report`, in order with the messages that a callback gets. `pause` is how
+    long it could not receive since it was subscribed: a move makes none, a broken connection does.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Subscription:
         self.topic = machine.topic
         self.machine = machine
         self.dropped_count = 0
+        self.pause = Pause()
         self._pool = pool
         self._clock = clock
         self._dialect = dialect
@@ -181,6 +184,8 @@ class Subscription:
         self._follow(instructions)
         if not self._over:
             self._alarm.set(self.machine.wake_s())
+            if self.machine.ready:
+                self.pause.note(self._clock.now(), receiving=self.machine.receiving)
 
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

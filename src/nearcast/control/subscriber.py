@@ -78,6 +78,11 @@ class Subscriber:
     def wanted(self) -> tuple[str, ...]:
         return self.lease.route.attach_to(self.key, self.lease.home) if self.lease.route else ()
 
+    @property
+    def receiving(self) -> bool:
+        """Whether it is attached anywhere. Where that is an old broker, agents forward to it: see `Forwarder`."""
+        return any(attachment.confirmed for attachment in self.attachments.values())
+
     # What agents say
 
     def welcome(self, message: Welcome, via: str, now: float) -> list[Instruction]:

@@ -9,7 +9,7 @@ import logging
 from itertools import islice
 from typing import Protocol
 
-from nearcast.control.execution import Execution, StepState
+from nearcast.control.execution import Execution, StepProgress
 from nearcast.control.loop import LoopSettings
 from nearcast.control.verify import objections
 from nearcast.domain.errors import BrokerRefused, ConfigError, LeaseLost, MoveRefused, SnapshotError
@@ -61,7 +61,7 @@ class Leader(Protocol):
 
 class Rebalancer:
     def __init__(self, leader: Leader, loop: LoopSettings, clock: Clock, crew: Crew, settle_s: float) -> None:
-        """`settle_s`: how long clients take to follow a move; until then it counts as under way."""
+        """`settle_s`: how long clients take to follow a move; until then the plan counts as under way."""
         self._leader = leader
         self._loop = loop
         self._clock = clock
@@ -113,19 +113,28 @@ class Rebalancer:
         if plan is None:
             known = ", ".join(map(str, self._plans)) or "none"
             raise MoveRefused(f"plan {number} is not known to this leader (known: {known}); make one anew")
+        self._begin(number, plan, self._loop.at_once)
+        return number
+
+    def carry_out(self, plan: Plan, *, at_once: int) -> Execution:
+        """A plan that the caller has made; it is held against what is so now as any other. Raises MoveRefused."""
+        self._last += 1
+        return self._begin(self._last, plan, at_once)
+
+    def _begin(self, number: int, plan: Plan, at_once: int) -> Execution:
         if self._running is not None and not self._running[1].over:
             raise MoveRefused(f"plan {self._running[0]} is being carried out; stop it first, or wait")
         now = self._leader.snapshot(self._planned_s)
         if against := objections(plan, now):
             raise MoveRefused(f"plan {number} cannot be applied now: {'; '.join(against[:5])}; make one anew")
-        execution = Execution(plan, self._loop.at_once)
+        execution = Execution(plan, at_once, self._clock.now())
         self._running = (number, execution)
         if plan.steps:
             self._planned_s = now.at_s
         if plan.rent:
             self._crew.start(self._rent(plan.rent), "servers are rented")
         self._go_on(execution)
-        return number
+        return execution
 
     def _stop(self) -> None:
         if self._running is None or self._running[1].over:
@@ -133,7 +142,7 @@ class Rebalancer:
         self._running[1].stop()
 
     def _go_on(self, execution: Execution) -> None:
-        for step in execution.due():
+        for step in execution.due(self._clock.now()):
             self._crew.start(self._carry_out(execution, step), f"step of {step.topic}")
         if execution.over and not execution.stopped:
             for name in execution.plan.release:
@@ -143,6 +152,8 @@ class Rebalancer:
         refused = ""
         try:
             await self._leader.move(step.topic, step.strategy, step.brokers)
+            execution.moved(step.topic, self._clock.now())
+            self._go_on(execution)
             await self._clock.sleep(self._settle_s)
         except (MoveRefused, LeaseLost) as error:
             refused = str(error)
@@ -194,14 +205,14 @@ class Rebalancer:
             return Rebalancing(asked, automatic=automatic)
         running = self._running[1] if self._running is not None and self._running[0] == number else None
         plan = self._plans[number] if running is None else running.plan
-        steps = running or Execution(plan, self._loop.at_once)
+        steps = running or Execution(plan, self._loop.at_once, self._clock.now())
         return Rebalancing(
             asked,
             number,
             plan.policy,
             _state(running),
             StepCounts(**steps.counts()),
-            tuple(_planned(*each) for each in islice(steps.told(), MOST_STEPS)),
+            tuple(map(_planned, islice(steps.progress(), MOST_STEPS))),
             plan.rent,
             plan.release,
             plan.reasons,
@@ -219,7 +230,17 @@ def _state(running: Execution | None) -> str:
     return "stopping" if running.stopped else "running"
 
 
-def _planned(step: Step, state: StepState, why: str) -> PlannedStep:
+def _planned(each: StepProgress) -> PlannedStep:
+    step = each.step
     return PlannedStep(
-        step.topic, step.strategy, step.brokers, step.was_strategy, step.was_brokers, step.reason, state.value, why
+        step.topic,
+        step.strategy,
+        step.brokers,
+        step.was_strategy,
+        step.was_brokers,
+        step.reason,
+        each.state.value,
+        each.why,
+        each.waited_s,
+        each.took_s,
     )

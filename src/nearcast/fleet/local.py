@@ -17,7 +17,7 @@ from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.fleet.wan_main import WanLink, WanPlan
-from nearcast.transport.config import new_key
+from nearcast.transport.config import BUS, new_key
 from nearcast.transport.endpoint import NATS
 from nearcast.wire.dialect import NEWEST
 
@@ -31,10 +31,10 @@ _MOST_SITES = 16
 class LocalSpec:
     """One broker per site. `near_s` is the one-way delay within a site, `hop_s` what each site further away adds.
 
-    Without delays (both 0) clients reach the brokers directly. `out_bytes_per_s` and `most` are what is configured of
-    each broker.
-    With `rents`, the configuration says that further servers can be had (see `rental.renting`, which provides them).
-    `rebalance` and `timing` are the tables of that name in the configuration.
+    Without delays (both 0) clients reach the brokers directly. With `bus_s` the control bus, and the store with it, is
+    so far from every site, as a cloud is; coordinators are beside it. `out_bytes_per_s` and `most` are what is
+    configured of each broker. With `rents`, the configuration says that further servers can be had (see
+    `rental.renting`, which provides them). `rebalance` and `timing` are the tables of that name in the configuration.
     """
 
     sites: int = 3
@@ -43,6 +43,7 @@ class LocalSpec:
     near_s: float = 0.0
     hop_s: float = 0.0
     jitter_s: float = 0.0
+    bus_s: float | None = None
     timing: dict[str, float] = field(default_factory=dict)
     protocol: int = NEWEST
     analyzer: bool = True
@@ -78,7 +79,7 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     specs = [ServerSpec(spec.kind, each, monitor=monitor, output_bytes=spec.output_bytes) for each in spec.brokers]
     servers = [await supervisor.start(each) for each in specs]
     urls = [server.endpoint.url for server in servers]
-    links = _links(spec, urls)
+    links = (*_links(spec, urls), *_bus_links(spec, bus.endpoint.url))
     if links:
         plan = state / "wan.json"
         WanPlan(links, str(state / WAN_SOCKET)).write(plan)
@@ -124,6 +125,13 @@ def _links(spec: LocalSpec, urls: list[str]) -> tuple[WanLink, ...]:
         for site in range(spec.sites)
         for broker, name in enumerate(spec.brokers)
     )
+
+
+def _bus_links(spec: LocalSpec, url: str) -> tuple[WanLink, ...]:
+    if spec.bus_s is None:
+        return ()
+    shape = Shape(spec.bus_s, spec.jitter_s)
+    return tuple(WanLink(spec.site(site), BUS, url, free_port(), shape) for site in range(spec.sites))
 
 
 def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[WanLink, ...]) -> str:

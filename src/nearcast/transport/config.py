@@ -20,7 +20,7 @@ monitor = "http://127.0.0.1:8222"     # optional: where a NATS server shows its 
 
 [[way]]                               # optional: how one site reaches one broker, where that differs
 site = "berlin"
-broker = "edge2"
+broker = "edge2"                      # or "_control", the control bus
 url = "nats://127.0.0.1:5001"
 
 [tls]                                 # optional: for tls:// and rediss:// addresses
@@ -142,7 +142,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`ways[site, broker]` is how that site reaches that broker; where there is none, by the broker's own address."""
+    """`ways[site, broker]` is how that site reaches that broker, or the control bus; where there is none, by its own
+    address.
+    """
 
     name: str
     dialect: Dialect
@@ -180,7 +182,7 @@ class Config:
 
         def endpoint_of(broker: str) -> Endpoint:
             if broker == BUS:
-                return self.control
+                return self.ways.get((site, BUS)) or self.control
             if broker not in self.brokers:
                 raise ConfigError(f"{self.path}: no broker {broker!r}; brokers are {', '.join(self.brokers)}")
             return self.ways.get((site, broker)) or self.brokers[broker].endpoint
@@ -221,8 +223,7 @@ def load_config(path: Path | None = None) -> Config:
         raise ConfigError(f"{path}: {error}") from error
     tls = _tls(raw.tls, path)
     control = _endpoint(os.environ.get("NEARCAST_CONTROL_URL", raw.control.url), tls, f"{path}: control.url")
-    if control.kind != "nats":
-        raise ConfigError(f"{path}: control.url is {control.url}; the control bus and the store need a NATS server")
+    _must_be_bus(control, f"{path}: control.url")
     brokers = _brokers(raw.broker, tls, path)
     try:
         dialect = Dialect(_key(raw, path), raw.protocol)
@@ -295,10 +296,18 @@ def _ways(
     out: dict[tuple[str, str], Endpoint] = {}
     for number, each in enumerate(raw):
         where = f"{path}: way[{number}]"
-        if each.broker not in brokers:
+        if each.broker not in {*brokers, BUS}:
             raise ConfigError(f"{where}.broker is {each.broker!r}; brokers are {', '.join(brokers)}")
-        out[each.site, each.broker] = _endpoint(each.url, tls, f"{where}.url")
+        endpoint = _endpoint(each.url, tls, f"{where}.url")
+        if each.broker == BUS:
+            _must_be_bus(endpoint, f"{where}.url")
+        out[each.site, each.broker] = endpoint
     return out
+
+
+def _must_be_bus(endpoint: Endpoint, where: str) -> None:
+    if endpoint.kind != NATS:
+        raise ConfigError(f"{where} is {endpoint.url}; the control bus and the store need a NATS server")
 
 
 def _endpoint(url: str, tls: Tls | None, where: str) -> Endpoint:

@@ -25,7 +25,7 @@ class RebalanceOrder(msgspec.Struct, frozen=True, tag=True):
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
-    """`state`: see nearcast.control.execution; `why`: for which reason it was refused."""
+    """`state`, `waited_s` and `took_s`: see nearcast.control.execution; `why`: for which reason it was refused."""
 
     topic: str
     strategy: Strategy
@@ -35,6 +35,8 @@ class PlannedStep(msgspec.Struct, frozen=True):
     reason: str
     state: str = "waiting"
     why: str = ""
+    waited_s: float | None = None
+    took_s: float | None = None
 
 
 class StepCounts(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class StepCounts(msgspec.Struct, frozen=True):
     done: int = 0
     refused: int = 0
     dropped: int = 0
+    settling: int = 0
 
 
 _NO_STEPS = StepCounts()

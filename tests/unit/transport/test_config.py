@@ -77,6 +77,8 @@ def test_a_site_reaches_a_broker_by_its_own_way_where_there_is_one(tmp_path: Pat
     assert config.endpoints("berlin")("edge1").port == 4223
     assert config.endpoints()("edge2").port == 6379
     assert config.endpoints("paris")(BUS).port == 4222
+    far = GOOD.replace('broker = "edge1"', f'broker = "{BUS}"')
+    assert load_config(written(tmp_path, far)).endpoints("paris")(BUS).port == 5001
 
 
 def test_the_key_is_not_shown(tmp_path: Path) -> None:

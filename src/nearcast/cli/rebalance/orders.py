@@ -91,7 +91,8 @@ def _show(found: Rebalancing) -> None:
 def _row(step: PlannedStep) -> tuple[str, str, str, str, str]:
     was = f"{step.was_strategy} on {', '.join(step.was_brokers)}"
     to = f"{step.strategy} on {', '.join(step.brokers)}"
-    return step.topic, was, to, step.state, f"{step.reason}; refused: {step.why}" if step.why else step.reason
+    state = step.state if step.took_s is None else f"{step.state} ({step.took_s:.2f} s)"
+    return step.topic, was, to, state, f"{step.reason}; refused: {step.why}" if step.why else step.reason
 
 
 def _servers(found: Rebalancing) -> list[str]:
