@@ -13,6 +13,7 @@ from nearcast.lab.experiments import (
     dynamoth_replication,
     dynamoth_scalability,
     epulsar_coordinates,
+    epulsar_migration,
     epulsar_placement,
 )
 
@@ -27,6 +28,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         dynamoth_replication.ALL_SUBSCRIBERS,
         dynamoth_scalability.EXPERIMENT,
         epulsar_coordinates.EXPERIMENT,
+        epulsar_migration.EXPERIMENT,
         epulsar_placement.MMOG,
         epulsar_placement.UAV,
     )
