@@ -177,6 +177,65 @@ async def test_a_drain_that_is_cancelled_leaves_a_broker_that_takes_topics_again
 
 
 @in_virtual_time
+async def test_a_drain_that_is_cancelled_puts_the_broker_back_into_the_ring(
+    start_fleet: StartFleet, finish: Finish
+) -> None:
+    fleet = await start_fleet()
+    traffic = await Traffic(fleet, TOPICS).start()
+    await leader(fleet).brokers.drain("b1")
+    await until(fleet, lambda: "b1" not in leader(fleet).ring.brokers)
+    await fleet.sleep(LEASE_S)
+    await leader(fleet).brokers.cancel("b1")
+    await until(fleet, lambda: leader(fleet).ring.brokers == ("b0", "b1", "b2"))
+    unused = next(name for name in map("u{}".format, range(99)) if fleet.ring.owner(name) == "b1")
+    late = fleet.start_client("late")
+    await fleet.subscribe(late, unused)
+    await fleet.publish(late, unused, b"m")
+    assert unused in fleet.agents["b1"].machine.forwarders, "strangers find it there again"
+    await fleet.sleep(2 * LEASE_S)
+    assert state(fleet, "b1") is Presence.PRESENT
+    await traffic.stop()
+    assert (await finish(fleet)).clean
+
+
+@in_virtual_time
+async def test_a_drain_that_is_cancelled_while_the_ring_changes_moves_nothing_more(
+    start_fleet: StartFleet, finish: Finish
+) -> None:
+    fleet = await start_fleet()
+    await leader(fleet).move("t", Strategy.SINGLE, ("b1",))
+    traffic = await Traffic(fleet, ["t", *TOPICS]).start()
+    await leader(fleet).brokers.drain("b1")
+    await fleet.sleep(0.1)
+    assert "b1" in leader(fleet).ring.brokers, "the agents are still being asked"
+    await leader(fleet).brokers.cancel("b1")
+    await fleet.sleep(8 * LEASE_S)
+    assert leader(fleet).ring.brokers == ("b0", "b1", "b2")
+    assert leader(fleet).moves["t"].record.newest.brokers == ("b1",)
+    await traffic.stop()
+    assert (await finish(fleet)).clean
+
+
+@in_virtual_time
+async def test_the_next_leader_puts_a_broker_back_that_is_to_be_kept(start_fleet: StartFleet, finish: Finish) -> None:
+    fleet = await start_fleet(coordinators=("c0", "c1"))
+    traffic = await Traffic(fleet, TOPICS).start()
+    await leader(fleet).brokers.drain("b1")
+    await until(fleet, lambda: "b1" not in leader(fleet).ring.brokers)
+    await leader(fleet).brokers.cancel("b1")
+    await fleet.crash_coordinator("c0")
+    await until(fleet, lambda: fleet.leader is not None)
+    await until(fleet, lambda: leader(fleet).ring.brokers == ("b0", "b1", "b2"))
+    new = await rented(fleet)
+    await leader(fleet).brokers.drain(new)
+    await leader(fleet).brokers.cancel(new)
+    await fleet.sleep(4 * LEASE_S)
+    assert leader(fleet).ring.brokers == ("b0", "b1", "b2"), "one that was not in the ring does not come into it"
+    await traffic.stop()
+    assert (await finish(fleet)).clean
+
+
+@in_virtual_time
 async def test_a_topic_that_others_keep_moving_does_not_hold_up_a_drain(
     start_fleet: StartFleet, finish: Finish
 ) -> None:

@@ -10,8 +10,9 @@ from nearcast.domain.errors import ConfigError, LeaseLost, MoveRefused, TopicNam
 from nearcast.domain.record import Phase
 from nearcast.domain.route import Strategy
 from nearcast.sim.check import CheckResult
-from nearcast.sim.deployment import Deployment, SimClient
+from nearcast.sim.deployment import BUS, DIALECT, Deployment, SimClient
 from nearcast.sim.loop import in_virtual_time
+from nearcast.wire.control import COORDINATOR_SUBJECT, Ack, seal
 
 StartFleet = Callable[..., Awaitable[Deployment]]
 Finish = Callable[[Deployment], Awaitable[CheckResult]]
@@ -336,3 +337,25 @@ async def test_a_ring_change_outlives_its_coordinator(start_fleet: StartFleet) -
     assert leader(fleet).ring.brokers == ("b1", "b2")
     await fleet.sleep(LEASE_S)
     assert all(agent.machine.ring.brokers == ("b1", "b2") for agent in fleet.agents.values())
+
+
+@in_virtual_time
+async def test_what_an_agent_acknowledged_before_it_started_anew_counts_for_nothing(start_fleet: StartFleet) -> None:
+    """Its answer was on its way when it crashed, and comes after the word that another has taken its place."""
+    fleet = await start_fleet()
+    before = fleet.agents["b1"].machine.incarnation
+    await fleet.crash_agent("b1")
+    fleet.start_agent("b1")
+    await fleet.sleep(LEASE_S)
+    fleet.network.refuse("agent-b1", BUS)
+    leader(fleet).begin("t", Strategy.SINGLE, ("b1",))
+    await fleet.sleep(0.2)
+    move, term = leader(fleet).moves["t"], leader(fleet).term
+    assert term is not None
+    late = await fleet.network.connector("late")(BUS, lambda _up: None)
+    late.publish(COORDINATOR_SUBJECT, seal(Ack("t", "b1", before, term, "prepare", 1), DIALECT))
+    await late.flush()
+    await fleet.sleep(0.2)
+    assert move.record.phase is Phase.PREPARING
+    fleet.network.heal()
+    await until(fleet, lambda: move.draining or move.finished)

@@ -153,7 +153,8 @@ class Dispatcher:
         if message.term < self.term and self.rules.terms:
             return []
         self.term = max(self.term, message.term)
-        if now >= self.lease_until_s:
+        regained = now >= self.lease_until_s
+        if regained:
             self._sure_since_s = now
         self.lease_until_s = max(self.lease_until_s, message.asked_s + message.lease_s)
         if message.ring_version >= self.ring.version:  # what our file says of the first one is a guess
@@ -162,6 +163,8 @@ class Dispatcher:
             self._ring_addresses = message.addresses
         if self._coming is not None and (message.term > self._coming_term or self.ring.version >= self._coming.version):
             self._coming = None  # made, or given up with the leader that announced it
+        if regained:
+            self._forget_others()
         return []
 
     def _command(self, command: Prepare | Tell | Release | RingChange, now: float) -> list[Said]:
@@ -181,7 +184,7 @@ class Dispatcher:
             case Tell() if forwarder is not None:
                 return self._about(topic, forwarder.tell(command, now))
             case Release():
-                return self._release(command, forwarder)
+                return self._release(command, forwarder, now)
             case _:
                 return []  # told of a topic we never prepared: the coordinator prepares us again when we are back
 
@@ -206,13 +209,16 @@ class Dispatcher:
         return [("", Answer(Frozen(self.broker, command.version, moving)))]
 
     def _take_ring(self, ring: Ring) -> None:
-        """Topics that we only answered for as the ring's owner are no affair of ours any more."""
         self.ring = ring
+        self._forget_others()
+
+    def _forget_others(self) -> None:
+        """Topics that we only answered for as the ring's owner, or had a part in, are no affair of ours any more."""
         for topic, forwarder in list(self.forwarders.items()):
             if forwarder.newest and not self._may_say(forwarder) and not self._will_own(topic):
                 del self.forwarders[topic]
 
-    def _release(self, command: Release, forwarder: Forwarder | None) -> list[Said]:
+    def _release(self, command: Release, forwarder: Forwarder | None, now: float) -> list[Said]:
         topic = command.topic
         if forwarder is None:
             ack = Ack(topic, self.broker, self.incarnation, command.term, "release", command.floor)
@@ -222,7 +228,8 @@ class Dispatcher:
         # Who was told of a topic without having a part in it is told as the ring's owner, perhaps of a ring to come.
         had_part = self.broker in forwarder.members
         released = forwarder.release(command)
-        if had_part and not self._may_say(forwarder) and not self._will_own(topic):
+        # Without a lease we do not know the ring either: it comes with the next one, and may give the topic to us.
+        if had_part and self.sure(now) and not self._may_say(forwarder) and not self._will_own(topic):
             del self.forwarders[topic]
         return self._about(topic, released)
 

@@ -157,7 +157,15 @@ class Move:
         return out + self._advance()
 
     def agent_back(self, broker: str) -> list[Instruction]:
-        """It starts from nothing, or has slept: it is prepared again and told what it missed."""
+        """It starts from nothing, or has slept: it is prepared again and told what it missed.
+
+        Rule 1: what it acknowledged before, it may have forgotten, and nobody is told until it has said so again.
+        """
+        if broker in self.participants and self.record.phase is Phase.PREPARING and not self._saving:
+            self._waiting[broker] = None
+        return self._catch_up(broker)
+
+    def _catch_up(self, broker: str) -> list[Instruction]:
         if broker not in self.participants:
             return []
         self._catching_up[broker] = None
@@ -171,7 +179,7 @@ class Move:
         if before not in self.participants:
             self._waiting.pop(before, None)
             self._catching_up.pop(before, None)
-        return [*self.agent_back(directory), *self._advance()]
+        return [*self._catch_up(directory), *self._advance()]
 
     def forget(self, broker: str) -> None:
         """It has left the fleet, and the topic before that: nobody waits for its agent again."""

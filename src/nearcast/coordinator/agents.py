@@ -50,6 +50,10 @@ class Agents:
         self._away.pop(broker, None)
         return stale
 
+    def speaks(self, broker: str, incarnation: int) -> bool:
+        """Whether it is the agent that we know of: one before it did what the one that we know has forgotten."""
+        return self._incarnation.get(broker, incarnation) == incarnation
+
     def lost(self, now: float) -> list[str]:
         """Agents whose lease has surely run out since this was last asked."""
         out = [

@@ -2,6 +2,8 @@
 
 joining --its agent is heard--> present --drain--> draining --remove, when it is empty--> leaving --> removed
                                    ^--cancel----------'
+
+One that left the ring to be drained goes back into it when that is cancelled.
 """
 
 import asyncio
@@ -50,10 +52,7 @@ class Fleet:
 
 
 class Brokers:
-    """`where` may be replaced: it says where the topics of a broker that drains go.
-
-    Not promised: that a broker which left the ring to be drained is put back when that is cancelled.
-    """
+    """`where` may be replaced: it says where the topics of a broker that drains go."""
 
     def __init__(self, leader: Leader, fleet: Fleet, clock: Clock, crew: Crew) -> None:
         self.book: dict[str, str] = {}  # what is not in everybody's file
@@ -68,6 +67,7 @@ class Brokers:
         self._tended: dict[str, None] = {}
         self._reign = 0
         self._writing = asyncio.Lock()
+        self._ringing = asyncio.Lock()  # what the ring is to be depends on what it is by then
         self._steps: dict[Presence, Callable[[BrokerRecord], Awaitable[None]]] = {
             Presence.JOINING: self._join,
             Presence.DRAINING: self._drain,
@@ -212,7 +212,8 @@ class Brokers:
                     f"without broker {name!r} there are {len(rest)} left ({', '.join(rest) or 'none'});"
                     f" the configured minimum is {self._fleet.minimum}"
                 )
-            await self._write(replace(record, state=Presence.DRAINING))
+            in_ring = record.in_ring or name in self._leader.ring.brokers
+            await self._write(replace(record, state=Presence.DRAINING, in_ring=in_ring))
 
     async def cancel(self, name: str) -> None:
         """What has moved away stays there."""
@@ -269,9 +270,15 @@ class Brokers:
             self._leader.agents.drop(name)
             for move in self._leader.moves.values():
                 move.forget(name)
-        elif record.state in self._steps and name not in self._tended:
+        elif self._step_of(record) is not None and name not in self._tended:
             self._tended[name] = None
             self._crew.start(self._tend(name, self._reign), f"broker {name}")
+
+    def _step_of(self, record: BrokerRecord) -> Callable[[BrokerRecord], Awaitable[None]] | None:
+        """What is still to be done about it; None: it is where it should be."""
+        if record.state is Presence.PRESENT and record.in_ring:
+            return self._rejoin
+        return self._steps.get(record.state)
 
     def _tell_address(self, name: str) -> None:
         """It is elsewhere now: every agent of its topics is prepared anew, and tells clients that ask."""
@@ -285,7 +292,7 @@ class Brokers:
         pause_s = retry_s = self._leader.timing.retry_s
         while self._reign == reign:
             record = self._records[name]
-            step = self._steps.get(record.state)
+            step = self._step_of(record)
             if step is None:
                 del self._tended[name]
                 return
@@ -341,9 +348,12 @@ class Brokers:
         candidates = [broker for broker in self.present if broker in answering]
         if not candidates:
             raise MoveRefused(f"no other broker can take what {name!r} has: none of {', '.join(self.present)} answers")
-        if name in leader.ring.brokers:
-            rest = tuple(broker for broker in leader.ring.brokers if broker in self.present)
-            await leader.change_ring(rest or tuple(candidates))
+        async with self._ringing:
+            if name in leader.ring.brokers and self._records.get(name) == record:
+                rest = tuple(broker for broker in leader.ring.brokers if broker in self.present)
+                await leader.change_ring(rest or tuple(candidates))
+        if self._records.get(name) != record:
+            return  # it is kept after all
         self._trouble.pop(name, None)
         routes = Counter(broker for move in leader.moves.values() for broker in move.record.newest.brokers)
         there = [topic for topic, move in sorted(leader.moves.items()) if name in move.record.newest.brokers]
@@ -356,6 +366,14 @@ class Brokers:
                 raise MoveRefused(f"topic {topic!r} finds no other broker than {name!r}")
             leader.begin(topic, route.strategy, brokers)
             routes.update(brokers)
+
+    async def _rejoin(self, record: BrokerRecord) -> None:
+        leader, name = self._leader, record.name
+        leader.agents.must_answer(name, self._clock.now())
+        async with self._ringing:
+            if name not in leader.ring.brokers and self._records.get(name) == record:
+                await leader.change_ring((*leader.ring.brokers, name))
+        await self._advance(record, replace(record, in_ring=False))
 
     async def _leave(self, record: BrokerRecord) -> None:
         if record.rented and self._fleet.provisioner is not None:

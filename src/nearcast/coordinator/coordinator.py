@@ -319,7 +319,8 @@ class Coordinator:
         now = self._clock.now()
         match message:
             case Ack() if message.topic in self.moves:
-                self.do(message.topic, self.moves[message.topic].ack(message, now))
+                if self.agents.speaks(message.broker, message.incarnation):
+                    self.do(message.topic, self.moves[message.topic].ack(message, now))
             case Quiet() if message.topic in self.moves:
                 self.do(message.topic, self.moves[message.topic].quiet(message))
             case Frozen():

@@ -40,7 +40,10 @@ class Presence(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """`url` is empty where every process has it from its own file, and until a rented server runs."""
+    """`url` is empty where every process has it from its own file, and until a rented server runs.
+
+    `in_ring`: it was in the ring when it was to be drained, and goes back into it if it is kept after all.
+    """
 
     name: str
     state: Presence
@@ -48,6 +51,7 @@ class BrokerRecord:
     site: str = ""
     out_bytes_per_s: float | None = None
     rented: bool = False
+    in_ring: bool = False
 
     @property
     def counts(self) -> bool:

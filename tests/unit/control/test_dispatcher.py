@@ -261,6 +261,28 @@ def test_who_has_started_anew_and_is_caught_up_keeps_what_it_owns_by_a_ring_that
     assert welcome.route == elsewhere
 
 
+def test_who_starts_anew_does_not_forget_a_route_before_it_knows_the_ring_whatever_part_it_had_in_it() -> None:
+    """Started anew after a ring was made that gives it the topic, and released before its first lease tells it so."""
+    for one in (agent(sure=False), agent()):  # the second one slept: its lease is over
+        late_s = 2 * TIMING.lease_s
+        one.message(Prepare(THEIRS, 3, 2, (OLD, NEW), 2, ()), late_s)
+        one.subscribed(THEIRS, late_s)
+        assert acks(one.message(Release(THEIRS, 3, 2), late_s)) == [("release", 2)]
+        one.message(Renew(3, late_s, TIMING.lease_s, 2, ("H0",)), late_s)
+        welcome = answer(one.message(hello(THEIRS, ring_version=2), late_s))
+        assert isinstance(welcome, Welcome)
+        assert welcome.route == NEW
+
+
+def test_a_route_that_was_kept_for_want_of_a_lease_is_forgotten_with_it() -> None:
+    one = agent(sure=False)
+    one.message(Prepare(THEIRS, 3, 2, (OLD, NEW), 2, ()), 1.0)
+    one.subscribed(THEIRS, 1.0)
+    one.message(Release(THEIRS, 3, 2), 1.0)
+    one.message(Renew(3, 1.0, TIMING.lease_s, 1, RING.brokers), 1.0)
+    assert not one.forwarders, "by the ring it is another's, and nobody would tell us of its next move"
+
+
 def test_who_has_not_held_a_lease_for_long_does_not_know_who_uses_its_topics_and_does_not_freeze_them() -> None:
     for one, since_s in ((agent(sure=False), None), (agent(), 0.0), (agent(), 3 * TIMING.lease_s)):
         if since_s:  # the first lease ran out before

@@ -58,7 +58,7 @@ def drain_broker(
     name: Name,
     *,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Keep it after all; what has moved away stays there.")
+        bool, typer.Option("--cancel", help="Keep it after all, also in the ring; what has moved away stays there.")
     ] = False,
     timeout_s: Timeout = 600.0,
     config: ConfigFile = None,
