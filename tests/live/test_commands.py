@@ -27,6 +27,10 @@ def received(process: "subprocess.Popen[str]") -> list[str]:
     return [json.loads(line)["text"] for line in out.splitlines()]
 
 
+def topic_lines(fleet: Fleet, topic: str) -> list[str]:
+    return fleet.run("topic", "show", topic).out.splitlines()
+
+
 def test_messages_flow_while_a_topic_is_moved(fleet: Fleet) -> None:
     listener = subscribed(fleet, "greetings", 4)
     assert fleet.run("pub", "greetings", "one").code == 0
@@ -39,6 +43,12 @@ def test_messages_flow_while_a_topic_is_moved(fleet: Fleet) -> None:
 
     shown = fleet.run("topic", "show", "greetings", "--json").json
     assert (shown["strategy"], shown["brokers"], shown["epoch"]) == ("single", ["b3"], 2)
+    cost = {each["broker"]: each for each in shown["handovers"]}
+    assert cost["b1"]["notices"] >= 1
+    assert any("its moves cost the agent of b1: forwarded" in line for line in topic_lines(fleet, "greetings"))
+    brokers = {each["name"]: each["load"]["handed_over"] for each in fleet.run("broker", "list", "--json").json}
+    assert brokers["b1"]["notices"] >= cost["b1"]["notices"]
+    assert "notices" in fleet.run("broker", "list").out
     assert [each["topic"] for each in fleet.run("topic", "list", "--json").json] == ["greetings"]
     plan = fleet.run("plan", "show", "--json").json
     assert plan["ring"]["brokers"] == ["b1", "b2", "b3"]

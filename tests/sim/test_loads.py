@@ -106,6 +106,16 @@ async def test_rates_are_reported_where_they_are_and_follow_a_move(start_fleet: 
     assert moved is not None
     assert near(moved, publications=20, deliveries=40, bytes_in=2000, bytes_out=4000)
     assert left is None or (left.publications, left.subscribers, left.deliveries) == (0, 0, 0)
+    await fleet.sleep(2 * TIMING.lease_s + 2.0)
+    carried, (handover,) = reports(fleet)[owner].handed_over, reports(fleet)[owner].handovers
+    assert handover.topic == "t"
+    assert 0 < handover.forwarded <= 20, "the sender is told with its next message"
+    assert handover.forwarded_bytes == 100 * handover.forwarded
+    assert (carried.forwarded, carried.notices) == (handover.forwarded, handover.notices)
+    assert handover.notices >= 2, "on the topic, and to the sender"
+    assert handover.emptied_s is not None
+    assert handover.emptied_s == pytest.approx(2 * TIMING.lease_s, abs=1.5), "all followed at once, then 2L of silence"
+    assert reports(fleet)[other].handed_over.emptied_s is None, "nothing has left it"
     await sending
     await fleet.sleep(4.0)
     for _ in range(6):

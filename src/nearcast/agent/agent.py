@@ -4,6 +4,7 @@ It has a link to its own broker, one to the control bus, and links to other brok
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from nearcast.agent.analyzer import Analyzer, Users
 from nearcast.agent.counters import Counters
@@ -207,6 +208,8 @@ class Agent:
 
     def _report(self, report: BrokerReport) -> None:
         if self._pool.up(self._bus):
+            handed_over, handovers = self.machine.handovers()
+            report = replace(report, handed_over=handed_over, handovers=handovers)
             self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(load_of(report), self._dialect))
 
     # Confirmations of what was forwarded

@@ -5,9 +5,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 
+from nearcast.cli.connect import operator_of
 from nearcast.coordinator import Operator
-from nearcast.domain.errors import LeaseLost
-from nearcast.domain.load import UNKNOWN, Resources, TopicLoad
+from nearcast.domain.errors import LeaseLost, LinkError
+from nearcast.domain.load import UNKNOWN, Handover, Resources, TopicLoad
 from nearcast.domain.route import Strategy
 from nearcast.transport.config import Config
 from nearcast.wire.control import Loaded, Status
@@ -17,10 +18,22 @@ Loads = Mapping[str, Loaded]
 
 
 @dataclass(frozen=True, slots=True)
+class HandoverAt:
+    """What moves have cost the agent of one broker since it started. `emptied_s` is None where nothing has left it."""
+
+    broker: str
+    forwarded: int
+    forwarded_bytes: int
+    notices: int
+    emptied_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerLoad:
     """`load_ratio` is None where no capacity is configured. `counted_bytes_per_s`: what its topics' clients counted.
 
     `used` and `most`: its processors, its memory, and the messages that it sends; each None where it is not known.
+    `handed_over`: of all its topics together, with the longest time until it was empty of one.
     """
 
     out_bytes_per_s: float
@@ -29,6 +42,7 @@ class BrokerLoad:
     counted_bytes_per_s: float
     topics: int
     age_s: float
+    handed_over: HandoverAt
     used: Resources = UNKNOWN
     most: Resources = UNKNOWN
 
@@ -71,9 +85,34 @@ def broker_load(loaded: Loaded | None) -> BrokerLoad | None:
         round(sum(each.bytes_out for each in topics), 1),
         len(report.topics) + load.left_out,
         round(loaded.age_s, 2),
+        _handover_at(report.broker, report.handed_over),
         Resources(*(None if each is None else round(each, 4) for each in astuple(report.used))),
         report.most,
     )
+
+
+async def loads_now(config: Config) -> Loads:
+    """Empty when nobody leads: where topics are is known without."""
+    try:
+        async with asyncio.timeout(10), operator_of(config) as operator:
+            return await loads_of(config, operator, await operator.status())
+    except (LeaseLost, LinkError, TimeoutError):
+        return {}
+
+
+def handovers_of(topic: str, loads: Loads) -> list[HandoverAt]:
+    """At every broker whose agent has something to tell of it."""
+    found = ((broker, each) for broker, loaded in loads.items() if loaded.load for each in loaded.load.report.handovers)
+    return [_handover_at(broker, each) for broker, each in found if each.topic == topic]
+
+
+def show_handover(handover: HandoverAt) -> str:
+    """One line; empty where there is nothing to tell."""
+    if not (handover.forwarded or handover.notices):
+        return ""
+    size = f" ({handover.forwarded_bytes / 1e6:,.1f} MB)" if handover.forwarded else ""
+    empty = "" if handover.emptied_s is None else f", empty after {handover.emptied_s:.1f} s"
+    return f"forwarded {handover.forwarded:,}{size}, {handover.notices:,} notices{empty}"
 
 
 def topic_loads(loads: Loads) -> dict[str, list[LoadAt]]:
@@ -98,6 +137,11 @@ def load_facts(loads: list[LoadAt], strategy: str) -> dict[str, object]:
         "subscribers": listening([0, *(each.subscribers for each in loads)]),
         "loads": loads,
     }
+
+
+def _handover_at(broker: str, each: Handover) -> HandoverAt:
+    emptied_s = None if each.emptied_s is None else round(each.emptied_s, 3)
+    return HandoverAt(broker, each.forwarded, each.forwarded_bytes, each.notices, emptied_s)
 
 
 def _load_at(broker: str, load: TopicLoad) -> LoadAt:

@@ -12,10 +12,12 @@ import msgspec
 
 from nearcast.control.agenda import Agenda
 from nearcast.control.forwarder import Forwarder
+from nearcast.control.handover import Handovers
 from nearcast.control.instructions import Answer, Instruction, Reply
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import Addresses
+from nearcast.domain.load import Handover
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.control import (
@@ -49,6 +51,7 @@ class Dispatcher:
         "_coming",
         "_coming_term",
         "_down",
+        "_handovers",
         "_ring_addresses",
         "_sure_since_s",
         "broker",
@@ -76,6 +79,7 @@ class Dispatcher:
         self._coming_term = 0
         self._ring_addresses: Addresses = ()
         self._sure_since_s = math.inf  # without a pause; never yet
+        self._handovers = Handovers()
         self._down: dict[str, None] = {}  # peers whose established link is broken
 
     def sure(self, now: float) -> bool:
@@ -130,7 +134,15 @@ class Dispatcher:
         return self.broker in forwarder.members or self.ring.owner(forwarder.topic) == self.broker
 
     def _know(self, topic: str, first: Route) -> Forwarder:
-        forwarder = Forwarder(topic, self.broker, self.incarnation, first, timing=self.timing, rules=self.rules)
+        forwarder = Forwarder(
+            topic,
+            self.broker,
+            self.incarnation,
+            first,
+            timing=self.timing,
+            rules=self.rules,
+            counted=self._handovers.take_up(topic),
+        )
         for peer in self._down:
             forwarder.peer_lost(peer)
         self.forwarders[topic] = forwarder
@@ -216,7 +228,7 @@ class Dispatcher:
         """Topics that we only answered for as the ring's owner, or had a part in, are no affair of ours any more."""
         for topic, forwarder in list(self.forwarders.items()):
             if forwarder.newest and not self._may_say(forwarder) and not self._will_own(topic):
-                del self.forwarders[topic]
+                self._forget(topic)
 
     def _release(self, command: Release, forwarder: Forwarder | None, now: float) -> list[Said]:
         topic = command.topic
@@ -230,7 +242,7 @@ class Dispatcher:
         released = forwarder.release(command)
         # Without a lease we do not know the ring either: it comes with the next one, and may give the topic to us.
         if had_part and self.sure(now) and not self._may_say(forwarder) and not self._will_own(topic):
-            del self.forwarders[topic]
+            self._forget(topic)
         return self._about(topic, released)
 
     # The topic, connections, time
@@ -300,7 +312,14 @@ class Dispatcher:
             for topic, each in self.forwarders.items()
             if each.newest == 0 and each.used_s <= limit_s and not each.clients.entries
         ]:
-            del self.forwarders[topic]
+            self._forget(topic)
+
+    def _forget(self, topic: str) -> None:
+        self._handovers.keep(topic, self.forwarders.pop(topic).counted)
+
+    def handovers(self) -> tuple[Handover, tuple[Handover, ...]]:
+        """What moves have cost: all together, and topic by topic, those that cost most first."""
+        return self._handovers.told((topic, each.counted) for topic, each in self.forwarders.items())
 
     def _about(self, topic: str, instructions: list[Instruction]) -> list[Said]:
         forwarder = self.forwarders.get(topic)

@@ -12,9 +12,10 @@ import math
 
 import msgspec
 
+from nearcast.control.handover import Counted
 from nearcast.control.instructions import Answer, Attach, Detach, Instruction, Reply, Say, Send
 from nearcast.control.paths import Outbound
-from nearcast.control.register import Register
+from nearcast.control.register import Entry, Register
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import Addresses
@@ -38,7 +39,7 @@ from nearcast.wire.control import (
     Tell,
     Welcome,
 )
-from nearcast.wire.envelope import CONTROL, END, HEARTBEAT, Envelope, notice
+from nearcast.wire.envelope import CONTROL, END, HEADER_BYTES, HEARTBEAT, Envelope, notice
 
 _SESSIONS = 1 << 20  # per incarnation and topic; session ids of one agent never meet
 MOST_INCARNATIONS = 1 << 44  # a session id has 64 bits on the wire
@@ -62,7 +63,7 @@ class Forwarder:
         "attached",
         "broker",
         "clients",
-        "forwarded_count",
+        "counted",
         "incarnation",
         "lost",
         "paths",
@@ -75,7 +76,15 @@ class Forwarder:
     )
 
     def __init__(
-        self, topic: str, broker: str, incarnation: int, first: Route, *, timing: Timing, rules: Rules = ALL_ON
+        self,
+        topic: str,
+        broker: str,
+        incarnation: int,
+        first: Route,
+        *,
+        timing: Timing,
+        rules: Rules = ALL_ON,
+        counted: Counted | None = None,
     ) -> None:
         self.topic = topic
         self.broker = broker
@@ -89,7 +98,7 @@ class Forwarder:
         self.attached: bool | None = False  # None: asked for, not yet confirmed
         self.paths: dict[str, Outbound] = {}
         self.clients = Register()
-        self.forwarded_count = 0
+        self.counted = counted or Counted()
         self.used_s = -math.inf  # when somebody last asked
         self._deaf = False  # our own broker went away, and nothing was heard of the topic since
         self._down: dict[str, None] = {}
@@ -190,6 +199,8 @@ class Forwarder:
         if command.epoch > self.told:
             self.told = command.epoch
             self._stale_s = now
+            if self.broker in self.members:
+                self.counted.told(now, leaves=self.broker not in self.routes[self.newest].brokers)
         out: list[Instruction] = []
         if news and self.broker in self.members:
             if command.eager:
@@ -198,7 +209,7 @@ class Forwarder:
                 self._lazy_switch = True
         if command.eager:
             unknowing = [entry for entry in self.clients.below(self.told) if entry.publisher]
-            out += [Reply(each.client, self.welcome(-math.inf, each.publisher)) for each in unknowing]
+            out += [self._corrected(each) for each in unknowing]
         return [*out, self._ack(command.term, "tell", command.epoch)]
 
     def release(self, command: Release) -> list[Instruction]:
@@ -283,12 +294,15 @@ class Forwarder:
         if not targets:
             return out
         everywhere = (*visited, *targets)
+        is_message = not envelope.flags & (CONTROL | END | HEARTBEAT)
         for target in targets:
             path = self.paths.get(target)
             if path is None:
                 continue
             framed = path.frame(envelope, self.newest, everywhere)
-            self.forwarded_count += 1
+            if is_message:
+                self.counted.forwarded += 1
+                self.counted.forwarded_bytes += HEADER_BYTES + len(envelope.payload)
             if path.up:
                 out.append(Send(target, framed))
         return out
@@ -323,8 +337,12 @@ class Forwarder:
         for entry in self.clients.below(self.told):
             if entry.publisher == envelope.publisher:
                 entry.epoch = self.told  # told once; its next hello says what it has taken
-                return [Reply(entry.client, self.welcome(-math.inf, entry.publisher))]
+                return [self._corrected(entry)]
         return []
+
+    def _corrected(self, entry: Entry) -> Reply:
+        self.counted.notices += 1
+        return Reply(entry.client, self.welcome(-math.inf, entry.publisher))
 
     # Connections
 
@@ -384,6 +402,7 @@ class Forwarder:
         said_s = self._quiet_s + self.timing.renew_s
         if self._waits_for_quiet() and now >= max(self._stale_s + self.timing.quiet_s, said_s):
             self._quiet_s = now
+            self.counted.emptied(now)
             out.append(Answer(Quiet(self.topic, self.broker, self.told)))
         return out
 
@@ -422,6 +441,7 @@ class Forwarder:
         return Send(self.broker, notice(message, self.newest))
 
     def _switch(self) -> Switch:
+        self.counted.notices += 1
         route = self.routes.get(self.told) or self.routes[self.floor]
         return Switch(self.topic, route, self.sources, self.floor, self._missed, self.addresses)
 

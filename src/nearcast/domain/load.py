@@ -40,11 +40,31 @@ UNKNOWN = Resources()
 
 
 @dataclass(frozen=True, slots=True)
+class Handover:
+    """What the moves of one topic cost the agent of one broker, since the agent started.
+
+    `forwarded`: messages that it carried to other brokers, with their `forwarded_bytes`. `notices`: how often it said
+    where the topic is now, on the topic or to one publisher. `emptied_s`: from when clients were told of the last move
+    away from this broker until its agent was sure that none uses it for the topic any more; None where that has not
+    been.
+    """
+
+    topic: str
+    forwarded: int = 0
+    forwarded_bytes: int = 0
+    notices: int = 0
+    emptied_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerReport:
     """One broker, one interval.
 
     `out_bytes_per_s` is measured at the server, so it may be more than its topics' `bytes_out` together: protocol,
     forwarding, and clients that nobody counts. `capacity_bytes_per_s` and `most` are configured, never measured.
+
+    `handed_over`: what moves cost the agent, all topics together, with the longest `emptied_s`; `handovers`: the topics
+    that cost it most.
     """
 
     broker: str
@@ -54,6 +74,8 @@ class BrokerReport:
     topics: tuple[TopicLoad, ...] = ()
     used: Resources = UNKNOWN
     most: Resources = UNKNOWN
+    handed_over: Handover = Handover("")
+    handovers: tuple[Handover, ...] = ()
 
     @property
     def load_ratio(self) -> float:

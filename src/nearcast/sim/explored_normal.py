@@ -13,6 +13,7 @@ from typing import TypeVar
 from nearcast.control.barrier import Barrier
 from nearcast.control.dispatcher import Dispatcher
 from nearcast.control.forwarder import Forwarder
+from nearcast.control.handover import Counted, Handovers
 from nearcast.control.move import Move
 from nearcast.control.publisher import Publisher
 from nearcast.control.subscriber import Subscriber
@@ -59,6 +60,7 @@ class Normal:
             move._sent_s = -math.inf  # set anew with the next command
 
     def _dispatcher(self, dispatcher: Dispatcher) -> None:
+        dispatcher._handovers = Handovers()
         agenda = dispatcher._agenda
         agenda._at_s = {key: at_s for key, at_s in agenda._at_s.items() if at_s < math.inf}
         agenda._heap = sorted((at_s, key) for key, at_s in agenda._at_s.items())
@@ -68,7 +70,7 @@ class Normal:
             dispatcher._asked_s = -math.inf  # it would time the end of topics without a route, and there are none
 
     def _forwarder(self, forwarder: Forwarder) -> None:
-        forwarder.forwarded_count = 0
+        forwarder.counted = Counted()
         if forwarder.newest:
             forwarder.used_s = -math.inf  # as above
         if len(self._scenario.publishers) < 2:

@@ -13,6 +13,7 @@ from nearcast.control.agenda import Agenda
 from nearcast.control.barrier import Barrier
 from nearcast.control.dispatcher import Dispatcher, Said
 from nearcast.control.forwarder import Forwarder
+from nearcast.control.handover import Counted, Handovers
 from nearcast.control.instructions import (
     Deliver,
     Instruction,
@@ -277,8 +278,9 @@ class Coordinator:
 
 
 machine(
-    Agenda, Barrier, Dispatcher, Forwarder, Lease, Move, Inbound, Outbound, Publisher, Entry, Register, Stranger,
-    Stream, Streams, Attachment, Subscriber, Broker, Handing, Publishing, Subscribing, Agent, Coordinator,
+    Agenda, Barrier, Counted, Dispatcher, Forwarder, Handovers, Lease, Move, Inbound, Outbound, Publisher, Entry,
+    Register, Stranger, Stream, Streams, Attachment, Subscriber, Broker, Handing, Publishing, Subscribing, Agent,
+    Coordinator,
 )  # fmt: skip
 
 Process = Broker | Publishing | Subscribing | Agent | Coordinator

@@ -11,7 +11,7 @@ from dataclasses import astuple, replace
 
 import msgspec
 
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import BrokerReport, Handover, TopicLoad
 from nearcast.domain.topic import validate_topic
 
 MOST_COUNTED = 1000
@@ -19,6 +19,9 @@ MOST_COUNTED = 1000
 
 MOST_REPORTED = 2000
 """Topics in one `Load`: of at most 200 bytes each, some 700 kB, where a NATS server takes 1 MB."""
+
+MOST_HANDOVERS = 100
+"""Topics whose moves are told of in one `Load`: some 25 kB."""
 
 MOST_SECONDS = 3600.0
 _MOST_MESSAGES_PER_S = 1e8
@@ -77,10 +80,15 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         for each in report.topics if self.rest is None else (*report.topics, self.rest):
             rates = (each.publications, each.deliveries, each.bytes_in, each.bytes_out)
             _must_be_rates(f"topic {each.topic!r}", *rates, each.publishers, each.subscribers)
+        if len(report.handovers) > MOST_HANDOVERS:
+            raise ValueError(f"moves of {len(report.handovers)} topics in one message; at most {MOST_HANDOVERS}")
+        for handover in (report.handed_over, *report.handovers):
+            _must_be_handover(report.broker, handover)
 
 
 def load_of(report: BrokerReport) -> Load:
     """What fits into one message: the topics are in order, busiest first."""
+    report = replace(report, handovers=report.handovers[:MOST_HANDOVERS])
     rest = report.topics[MOST_REPORTED:]
     if not rest:
         return Load(report)
@@ -94,6 +102,11 @@ def load_of(report: BrokerReport) -> Load:
         sum(each.subscribers for each in rest),
     )
     return Load(replace(report, topics=report.topics[:MOST_REPORTED]), len(rest), summed)
+
+
+def _must_be_handover(broker: str, each: Handover) -> None:
+    counts = (each.forwarded, each.forwarded_bytes, each.notices, each.emptied_s or 0.0)
+    _must_be_rates(f"broker {broker!r}, moves of {each.topic!r}", *counts)
 
 
 def _must_be_rates(of: str, *rates: float) -> None:

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from nearcast.domain.errors import MalformedControl
-from nearcast.domain.load import BrokerReport, Resources, TopicLoad
+from nearcast.domain.load import BrokerReport, Handover, Resources, TopicLoad
 from nearcast.wire.control import seal, unseal
 from nearcast.wire.dialect import NEWEST, Dialect
-from nearcast.wire.loads import MOST_REPORTED, Load, load_of
+from nearcast.wire.loads import MOST_HANDOVERS, MOST_REPORTED, Load, load_of
 
 DIALECT = Dialect(b"fleet")
 
@@ -20,8 +20,10 @@ def loaded(number: int) -> TopicLoad:
 
 def test_of_too_many_topics_the_busiest_are_named_and_the_rest_is_summed() -> None:
     topics = tuple(loaded(number) for number in range(MOST_REPORTED + 50))
-    load = load_of(BrokerReport("b1", 1.0, 5.0, 6.0, topics))
+    handovers = tuple(Handover(each.topic, 10**15, 10**18, 10**12, 1e9 / 7) for each in topics)
+    load = load_of(BrokerReport("b1", 1.0, 5.0, 6.0, topics, handovers=handovers))
     assert load.report.topics == topics[:MOST_REPORTED]
+    assert load.report.handovers == handovers[:MOST_HANDOVERS]
     assert load.left_out == 50
     rest = load.rest
     assert rest is not None
@@ -58,6 +60,9 @@ def test_a_report_of_an_agent_that_does_not_know_resources_is_read() -> None:
         BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", 0.0, 0.0, 0.0, math.inf, 0, 0),)),
         BrokerReport("b1", 1.0, 1.0, 6.0, (TopicLoad("t", 0.0, 0.0, 0.0, 0.0, 0, -1),)),
         BrokerReport("b1", 1.0, 1.0, 6.0, tuple(loaded(number) for number in range(MOST_REPORTED + 1))),
+        BrokerReport("b1", 1.0, 1.0, 6.0, handed_over=Handover("", forwarded=-1)),
+        BrokerReport("b1", 1.0, 1.0, 6.0, handovers=(Handover("t", 1, 1, 1, math.nan),)),
+        BrokerReport("b1", 1.0, 1.0, 6.0, handovers=(Handover("t"),) * (MOST_HANDOVERS + 1)),
     ],
 )
 def test_a_report_that_cannot_be_true_is_refused(report: BrokerReport) -> None:

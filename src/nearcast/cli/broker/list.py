@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import typer
 
-from nearcast.cli.loads import BrokerLoad
+from nearcast.cli.loads import BrokerLoad, show_handover
 from nearcast.cli.options import AsJson, ConfigFile, Site
 from nearcast.cli.output import print_json, print_table, show_rate
 from nearcast.cli.state import State, look
@@ -13,7 +13,9 @@ from nearcast.transport.process import run
 
 
 def list_brokers(site: Site = "", config: ConfigFile = None, *, as_json: AsJson = False) -> None:
-    """List the brokers: where they are, whether they answer, whether their agent does, and what they carry."""
+    """List the brokers: where they are, whether they answer, whether their agent does, what they carry, and what moves
+    have cost.
+    """
     raise typer.Exit(run(_list(load_config(config), site, as_json)))
 
 
@@ -27,7 +29,7 @@ async def _list(config: Config, site: str, as_json: bool) -> None:
 
 def show_brokers(state: State) -> None:
     print_table(
-        ("broker", "site", "address", "server", "fleet", "agent", "reads protocol", "carries"),
+        ("broker", "site", "address", "server", "fleet", "agent", "reads protocol", "carries", "moves"),
         [
             (
                 each.name,
@@ -38,6 +40,7 @@ def show_brokers(state: State) -> None:
                 _agent(each.agent, each.agent_silent_s),
                 str(each.agent_reads or ""),
                 _carries(each.load),
+                show_handover(each.load.handed_over) if each.load is not None else "",
             )
             for each in state.brokers
         ],

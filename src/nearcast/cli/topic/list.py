@@ -1,15 +1,12 @@
 """`nearcast topic list`."""
 
-import asyncio
-
 import typer
 
-from nearcast.cli.connect import operator_of, records_of
-from nearcast.cli.loads import Loads, load_facts, loads_of, topic_loads
+from nearcast.cli.connect import records_of
+from nearcast.cli.loads import load_facts, loads_now, topic_loads
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
 from nearcast.cli.topic.record import implied_facts, record_facts
-from nearcast.domain.errors import LeaseLost, LinkError
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 
@@ -32,7 +29,7 @@ async def _list(config: Config, as_json: bool) -> None:
     async with records_of(config) as records:
         found = {record.topic: record_facts(record) for record in await records.load()}
         ring = await records.load_ring() or config.ring
-    loads = topic_loads(await _loads(config))
+    loads = topic_loads(await loads_now(config))
     for topic in sorted(loads):
         found.setdefault(topic, implied_facts(topic, ring))
     rows = [{**facts, **load_facts(loads.get(topic, []), str(facts["strategy"]))} for topic, facts in found.items()]
@@ -44,15 +41,6 @@ async def _list(config: Config, as_json: bool) -> None:
         columns = (*_COLUMNS, *_RATES)
         names = (*_COLUMNS, *_RATES.values())
         print_table(names, [[_cell(facts[column]) for column in columns] for facts in rows])
-
-
-async def _loads(config: Config) -> Loads:
-    """Empty when nobody leads: where topics are is known without."""
-    try:
-        async with asyncio.timeout(10), operator_of(config) as operator:
-            return await loads_of(config, operator, await operator.status())
-    except (LeaseLost, LinkError, TimeoutError):
-        return {}
 
 
 def _cell(value: object) -> str:

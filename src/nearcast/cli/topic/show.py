@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import records_of
+from nearcast.cli.loads import handovers_of, loads_now, show_handover
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.cli.topic.record import implied_facts, record_facts
@@ -16,7 +17,7 @@ from nearcast.transport.process import run
 def show_topic(
     topic: Annotated[str, typer.Argument(help="The topic.")], config: ConfigFile = None, *, as_json: AsJson = False
 ) -> None:
-    """Show where one topic is, and how far its move has come."""
+    """Show where one topic is, how far its move has come, and what its moves have cost the agents."""
     validate_topic(topic)
     raise typer.Exit(run(_show(load_config(config), topic, as_json)))
 
@@ -26,8 +27,9 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
         found = {record.topic: record for record in await records.load()}.get(topic)
         ring = await records.load_ring() or config.ring
     facts = record_facts(found) if found is not None else implied_facts(topic, ring)
+    handovers = handovers_of(topic, await loads_now(config))
     if as_json:
-        print_json(facts)
+        print_json({**facts, "handovers": handovers})
         return
     brokers = ", ".join(facts["brokers"]) if isinstance(facts["brokers"], tuple) else ""
     why = "by the ring" if facts["by_ring"] else f"epoch {facts['epoch']}, {facts['phase']}"
@@ -40,3 +42,5 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
             print(f"  preparing: epoch {newest.epoch}, {newest.strategy} on {', '.join(newest.brokers)}")
         if found.lost:
             print(f"  agents that do not answer: {', '.join(found.lost)}")
+    for each in handovers:
+        print(f"  its moves cost the agent of {each.broker}: {show_handover(each)}")
