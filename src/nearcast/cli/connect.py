@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from nearcast.brokers.connect import connector
 from nearcast.client.open import unique_name
 from nearcast.coordinator import Operator
+from nearcast.coordinator.journal import BUCKET, Journal
 from nearcast.coordinator.records import Records
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.transport.config import BUS, Config
@@ -19,9 +20,21 @@ def operator_of(config: Config) -> Operator:
 @asynccontextmanager
 async def records_of(config: Config) -> AsyncIterator[Records]:
     """Raises StoreDown when the store cannot be reached."""
-    store = NatsKvStore(config.control, name=unique_name("operator"))
+    async with _opened(NatsKvStore(config.control, name=unique_name("operator"))) as store:
+        yield Records(store)
+
+
+@asynccontextmanager
+async def journal_of(config: Config) -> AsyncIterator[Journal]:
+    """Raises StoreDown when the store cannot be reached."""
+    async with _opened(NatsKvStore(config.control, name=unique_name("operator"), bucket=BUCKET)) as store:
+        yield Journal(store)
+
+
+@asynccontextmanager
+async def _opened(store: NatsKvStore) -> AsyncIterator[NatsKvStore]:
     await store.open()
     try:
-        yield Records(store)
+        yield store
     finally:
         await store.close()

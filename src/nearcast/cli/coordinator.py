@@ -9,6 +9,7 @@ from nearcast.cli.options import ConfigFile
 from nearcast.client.open import unique_name
 from nearcast.coordinator import Coordinator
 from nearcast.coordinator.brokers import Fleet
+from nearcast.coordinator.journal import BUCKET
 from nearcast.domain.broker import BrokerRecord, Presence
 from nearcast.domain.errors import StoreDown
 from nearcast.fleet.rental import LocalProvisioner
@@ -32,12 +33,9 @@ def run_coordinator(config: ConfigFile = None) -> None:
 async def _serve(config: Config, stopped: asyncio.Event) -> None:
     name = unique_name("coordinator")
     store = NatsKvStore(config.control, name=name)
-    while not stopped.is_set():
-        try:
-            await store.open()
-            break
-        except StoreDown:
-            await asyncio.sleep(_RETRY_S)
+    journal = NatsKvStore(config.control, name=name, bucket=BUCKET)
+    for each in (store, journal):
+        await _open(each, stopped)
     connect = connector(config.endpoints(), name=name)
     coordinator = Coordinator(
         name,
@@ -50,6 +48,7 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
         timing=config.timing,
         loop=config.loop,
         fleet=_fleet(config),
+        journal=journal,
     )
     coordinator.start()
     try:
@@ -58,7 +57,18 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
         await stopped.wait()
     finally:
         await coordinator.close()
+        await journal.close()
         await store.close()
+
+
+async def _open(store: NatsKvStore, stopped: asyncio.Event) -> None:
+    while not stopped.is_set():
+        try:
+            await store.open()
+        except StoreDown:
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
 
 
 def _fleet(config: Config) -> Fleet:

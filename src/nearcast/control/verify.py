@@ -11,13 +11,16 @@ _FULL = 1.0
 _SLACK = 1e-9
 
 
-def objections(plan: Plan, now: Snapshot) -> list[str]:
+def objections(plan: Plan, now: Snapshot, most: int | None = None) -> list[str]:
     """Why it may not; empty when it may. `now` is what is seen when it is about to be carried out.
 
     A plan made of an older snapshot is held against the present one: what has moved or gone meanwhile is an objection.
-    No broker may be expected to be filled beyond its capacity and beyond what it carries now.
+    No broker may be expected to be filled beyond its capacity and beyond what it carries now, and no promise to be
+    broken by more than it is now. `most`: how many topics may move.
     """
     out: list[str] = []
+    if most is not None and len(plan.steps) > most:
+        out.append(f"{len(plan.steps)} topics would move; at most {most} may")
     index = {name: at for at, name in enumerate(now.brokers)}
     topics = {name: at for at, name in enumerate(now.topics)}
     usable = now.usable
@@ -33,6 +36,7 @@ def objections(plan: Plan, now: Snapshot) -> list[str]:
         if at is not None and (now.strategy_of(at), now.brokers_of(at)) != (step.was_strategy, step.was_brokers):
             where = f"{now.strategy_of(at).value} on {', '.join(now.brokers_of(at))}"
             out.append(f"topic {step.topic!r} has moved since the plan was made: it is {where}")
+    out += _broken_promises(plan, now, topics, index)
     ratios = now.load_ratios
     for name, expected in plan.load_ratios:
         present = float(ratios[index[name]]) if name in index else 0.0
@@ -42,3 +46,30 @@ def objections(plan: Plan, now: Snapshot) -> list[str]:
     if plan.release and staying < 1:
         out.append("no broker would be left")
     return out
+
+
+def _broken_promises(plan: Plan, now: Snapshot, topics: dict[str, int], brokers: dict[str, int]) -> list[str]:
+    """By the same prediction for where a topic is and where it goes: like is compared with like."""
+    places = now.places
+    if places is None:
+        return []
+    promised = places.promised
+    single = [
+        (topics[step.topic], brokers[step.was_brokers[0]], brokers[step.brokers[0]])
+        for step in plan.steps
+        if step.topic in topics
+        and promised[topics[step.topic]]
+        and len(step.brokers) == len(step.was_brokers) == 1
+        and step.brokers[0] in brokers
+        and step.was_brokers[0] in brokers
+    ]
+    if not single:
+        return []
+    topic, source, receiver = np.array(single, dtype=np.int64).T
+    was_s, will_s = places.expected_s(topic, source), places.expected_s(topic, receiver)
+    allowed_s = np.fmax(places.bound_s[topic], was_s)
+    return [
+        f"topic {now.topics[topic[at]]!r} would be at {1e3 * will_s[at]:.1f} ms on {now.brokers[receiver[at]]!r}, where"
+        f" {1e3 * places.bound_s[topic[at]]:.1f} ms are promised; now it is at {1e3 * was_s[at]:.1f} ms"
+        for at in np.flatnonzero(will_s > allowed_s + _SLACK).tolist()
+    ]

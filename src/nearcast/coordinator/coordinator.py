@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 
 from nearcast.brokers.link import Connect
 from nearcast.brokers.pool import Inbox, LinkPool
@@ -19,13 +20,18 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers, Fleet
+from nearcast.coordinator.decisions import Decisions
+from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.orders import Orders
+from nearcast.coordinator.places import BrokerPlaces
+from nearcast.coordinator.promises import Promises
 from nearcast.coordinator.rebalancer import Rebalancer
 from nearcast.coordinator.records import Records
 from nearcast.coordinator.reports import Reports
 from nearcast.coordinator.rings import RingChanges
 from nearcast.domain.broker import Book, addresses_in
 from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown, StoreError
+from nearcast.domain.placing import places_of
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, brokers_of
@@ -55,6 +61,8 @@ from nearcast.wire.control import (
 )
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.loads import Load
+from nearcast.wire.places import Placed
+from nearcast.wire.promises import PromiseOrder, SnapshotOrder, StandingOrder
 from nearcast.wire.rebalancing import RebalanceOrder
 from nearcast.wire.rejects import Rejects
 
@@ -66,7 +74,7 @@ OnMove = Callable[[str, int, str], None]
 
 class Coordinator:
     """`on_move(topic, epoch, phase)` is told of every phase that is written. Without `fleet`, it is the ring's brokers,
-    and nobody rents further ones.
+    and nobody rents further ones. `journal`: where decisions are kept, if not in `store`.
     """
 
     def __init__(
@@ -84,6 +92,7 @@ class Coordinator:
         on_move: OnMove | None = None,
         loop: LoopSettings | None = None,
         fleet: Fleet | None = None,
+        journal: Store | None = None,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -91,6 +100,7 @@ class Coordinator:
         self.term: int | None = None  # None while another leads
         self.moves: dict[str, Move] = {}
         self.reports = Reports()
+        self.places = BrokerPlaces()
         self._store = store
         self._bus = bus
         self._dialect = dialect
@@ -107,6 +117,8 @@ class Coordinator:
         self._changed: list[asyncio.Future[None]] = []
         self.brokers = Brokers(self, fleet or Fleet.of(ring), clock, self._crew)
         self.rings = RingChanges(self, clock)
+        self.promises = Promises(self)
+        self.decisions = Decisions(self, Journal(journal or store), clock, self._crew)
         self._orders = Orders(self, self._answer, clock, self._crew)
         settle_s = self.timing.retry_s + self.timing.linger_s
         self.rebalancer = Rebalancer(self, loop or LoopSettings(), clock, self._crew, settle_s)
@@ -120,6 +132,7 @@ class Coordinator:
         """Steps down, so that another need not wait for the lease to run out."""
         self._alarm.cancel()
         await self._crew.close()
+        await self.decisions.close()
         if self.leading:
             await self._resign()
         await self._pool.close()
@@ -188,13 +201,14 @@ class Coordinator:
             )
         return epoch
 
-    def snapshot(self, planned_s: float | None) -> Snapshot:
+    def snapshot(self, planned_s: float | None, held: Collection[str] = ()) -> Snapshot:
         """What a policy may see now."""
         now = self._clock.now()
+        told = self.places.fresh_places(now)
         reports = self.reports.fresh(now)
         routes = {topic: move.record.newest for topic, move in self.moves.items()}
         seen = {*(report.broker for report in reports), *self.ring.brokers, *brokers_of(routes.values())}
-        return Snapshot.of(
+        found = Snapshot.of(
             reports,
             routes,
             self.ring,
@@ -203,7 +217,10 @@ class Coordinator:
             draining=[broker for broker in self.brokers.draining if broker in seen],
             planned_s=planned_s,
             renting=self.brokers.joining_count,
+            named=[each.topic for place in told for each in place.topics],
+            held=held,
         )
+        return replace(found, places=places_of(found, told, self.promises.slos))
 
     @property
     def servers(self) -> Brokers:
@@ -275,6 +292,8 @@ class Coordinator:
         await records.save_ring(self.ring)
         for each in records.brokers:
             await records.save_broker(each)
+        for topic, slo in records.promises.items():
+            await records.save_promise(topic, slo)
         self.records = records
         self.term = term
         self.agents.forget(self._clock.now())
@@ -282,6 +301,8 @@ class Coordinator:
         for record in loaded:
             self.moves[record.topic] = self._machine(record, self.ring.owner(record.topic))
         self.brokers.taken_over(records.brokers)
+        self.promises.taken_over(records.promises)
+        self.decisions.taken_over(loaded)
         for topic, move in list(self.moves.items()):
             for broker in move.participants:
                 self.agents.expect(broker, self._clock.now())
@@ -293,6 +314,9 @@ class Coordinator:
             self.term = None
             self.moves = {}
             self.reports = Reports()
+            self.places = BrokerPlaces()
+            self.promises.forget()
+            self.decisions.forget()
             self.rebalancer.forget()
             self.brokers.forget()
             self._wake()
@@ -329,10 +353,27 @@ class Coordinator:
                 self._heard(message, now)
             case Load():
                 self.reports.heard(message, now)
-            case MoveOrder() | StatusOrder() | LoadOrder() | RebalanceOrder() | BrokerOrder():
+            case Placed():
+                self.placed(message)
+            case (
+                MoveOrder()
+                | StatusOrder()
+                | LoadOrder()
+                | RebalanceOrder()
+                | BrokerOrder()
+                | PromiseOrder()
+                | StandingOrder()
+                | SnapshotOrder()
+            ):
                 self._orders.take(message)
             case _:
                 pass
+
+    def placed(self, message: Placed) -> None:
+        """Where a broker and its clients are now."""
+        self.places.heard(message, self._clock.now())
+        self.decisions.heard(message.place)
+        self.rebalancer.observed(self.promises.judged(message.place))
 
     def _heard(self, message: Alive, now: float) -> None:
         """Rule 9: an agent gets its lease when it knows all it should; a new or returning one is caught up first."""
@@ -369,6 +410,7 @@ class Coordinator:
             self.agents.deaf(now)
         for broker in self.agents.lost(now):
             self.reports.forget(broker)
+            self.places.forget(broker)
             for topic, move in list(self.moves.items()):
                 self.do(topic, move.agent_lost(broker))
         for topic, move in list(self.moves.items()):
@@ -417,6 +459,7 @@ class Coordinator:
                 continue
             if self._on_move is not None:
                 self._on_move(record.topic, record.newest.epoch, record.phase)
+            self.decisions.moved(record.topic, record.newest.epoch, record.phase)
             self._saved(move, record.topic)
             return
 

@@ -5,12 +5,14 @@ Not promised: that an order which was not answered in time was not carried out.
 
 import asyncio
 import itertools
+import zlib
 from types import TracebackType
 from typing import Self, TypeVar
 
 from nearcast.brokers.link import Connect, Link
-from nearcast.domain.errors import BrokerRefused, LeaseLost, LinkDown, MoveRefused
+from nearcast.domain.errors import BrokerRefused, ConfigError, LeaseLost, LinkDown, MoveRefused, SnapshotError
 from nearcast.domain.route import Strategy
+from nearcast.domain.slo import Slo
 from nearcast.wire.brokers import BrokerDoing, BrokerOrder
 from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
@@ -27,6 +29,7 @@ from nearcast.wire.control import (
     unseal,
 )
 from nearcast.wire.dialect import Dialect
+from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import Doing, RebalanceOrder, Rebalancing
 from nearcast.wire.rejects import Rejects
 
@@ -46,6 +49,7 @@ class Operator:
         self._link: Link | None = None
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Answered]] = {}
+        self._parts: dict[int, dict[int, bytes]] = {}  # of snapshots that are on their way
 
     async def __aenter__(self) -> Self:
         self._link = await self._connect(self._bus, lambda _up: None)
@@ -59,11 +63,18 @@ class Operator:
             await self._link.close()
 
     async def move(
-        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, timeout_s: float = 30.0
+        self,
+        topic: str,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        *,
+        eager: bool = True,
+        reason: str = "",
+        timeout_s: float = 30.0,
     ) -> int:
         """Returns the new epoch when clients are being told. Raises MoveRefused, or LeaseLost when nobody leads."""
         number = next(self._numbers)
-        order = MoveOrder(topic, self.name, number, strategy, brokers, eager)
+        order = MoveOrder(topic, self.name, number, strategy, brokers, eager, reason)
         outcome = await self._ask(order, number, Outcome, timeout_s)
         if outcome.refused:
             raise MoveRefused(outcome.refused)
@@ -103,6 +114,32 @@ class Operator:
         if outcome.refused:
             raise BrokerRefused(outcome.refused)
 
+    async def promise(self, topic: str, slo: Slo | None, *, timeout_s: float = 10.0) -> None:
+        """Returns when it is written; None for no promise. Raises ConfigError, or LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        order = PromiseOrder(self.name, number, topic, "" if slo is None else str(slo))
+        outcome = await self._ask(order, number, Outcome, timeout_s)
+        if outcome.refused:
+            raise ConfigError(outcome.refused)
+
+    async def standings(self, topic: str = "", *, timeout_s: float = 3.0) -> Standings:
+        """How promises stand: one topic's, or all. Raises LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        return await self._ask(StandingOrder(self.name, number, topic), number, Standings, timeout_s)
+
+    async def snapshot(self, *, timeout_s: float = 30.0) -> bytes:
+        """What a policy sees now, as a snapshot's file has it. Raises SnapshotError, or LeaseLost."""
+        number = next(self._numbers)
+        parts: dict[int, bytes] = {}
+        self._parts[number] = parts
+        try:
+            last = await self._ask(SnapshotOrder(self.name, number), number, SnapshotPart, timeout_s)
+        finally:
+            del self._parts[number]
+        if last.refused:
+            raise SnapshotError(last.refused)
+        return zlib.decompress(b"".join(parts[at] for at in sorted(parts)))
+
     async def load(self, broker: str, *, timeout_s: float = 3.0) -> Loaded:
         """The newest report of the broker. Raises LeaseLost when nobody leads."""
         number = next(self._numbers)
@@ -125,7 +162,12 @@ class Operator:
 
     def _receive(self, data: bytes) -> None:
         message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
-        if isinstance(message, Outcome | Status | Loaded | Rebalancing):
+        if isinstance(message, SnapshotPart):
+            parts = self._parts.get(message.number, {})
+            parts[message.part] = message.content
+            if len(parts) < message.parts:
+                return
+        if isinstance(message, Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart):
             asked = self._asked.get(message.number)
             if asked is not None and not asked.done():
                 asked.set_result(message)

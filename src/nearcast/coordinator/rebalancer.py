@@ -5,17 +5,22 @@ changed. A plan lives as long as its leader: the next one makes its own. What ha
 leads.
 """
 
+import asyncio
 import logging
+import math
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Protocol
 
 from nearcast.control.execution import Execution, StepProgress
 from nearcast.control.loop import LoopSettings
+from nearcast.control.restraint import Restraint, within_budget
 from nearcast.control.verify import objections
+from nearcast.coordinator.decisions import Decisions, Why
 from nearcast.domain.errors import BrokerRefused, ConfigError, LeaseLost, MoveRefused, SnapshotError
 from nearcast.domain.plan import Plan, Step
-from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import Snapshot
+from nearcast.policies import epulsar
 from nearcast.policies.registry import policy_named
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
@@ -23,6 +28,7 @@ from nearcast.wire.rebalancing import MOST_STEPS, PlannedStep, RebalanceOrder, R
 
 _log = logging.getLogger(__name__)
 _KEPT = 16  # plans that were shown and can still be applied
+_SOONEST_S = 1.0  # between two looks, however many promises are broken
 
 
 class Servers(Protocol):
@@ -46,16 +52,15 @@ class Leader(Protocol):
     @property
     def leading(self) -> bool: ...
 
-    def snapshot(self, planned_s: float | None) -> Snapshot:
+    @property
+    def decisions(self) -> Decisions: ...
+
+    def snapshot(self, planned_s: float | None, held: Collection[str] = ()) -> Snapshot:
         """What is known now."""
         ...
 
     def unheard(self) -> list[str]:
         """Brokers that have not reported lately, and may: a new leader has heard nobody."""
-        ...
-
-    async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> int:
-        """Raises MoveRefused or LeaseLost."""
         ...
 
 
@@ -71,6 +76,10 @@ class Rebalancer:
         self._last = 0
         self._running: tuple[int, Execution] | None = None
         self._planned_s: float | None = None
+        self._restraint = Restraint(loop.rest_s, loop.moves_per_hour, loop.hits)
+        self._look = asyncio.Event()  # it is time to plan by itself
+        self._looked_s = -math.inf
+        self._missed = False  # a broken promise was seen while a plan was being carried out
 
     def start(self) -> None:
         if self._loop.every_s:
@@ -82,6 +91,23 @@ class Rebalancer:
             self._running[1].stop()
         self._plans.clear()
         self._running = self._planned_s = None
+        self._restraint.forget()
+
+    def seen(self) -> Snapshot:
+        """What a policy sees now."""
+        return self._leader.snapshot(self._planned_s, self._restraint.held(self._clock.now()))
+
+    def observed(self, promises: Iterable[tuple[str, bool]]) -> None:
+        """What one report says of topics that have a promise, and whether it is broken: a broken one is looked at
+        without waiting for the next round.
+        """
+        any_broken = False
+        for topic, broken in promises:
+            self._restraint.seen(topic, broken)
+            any_broken |= broken
+        if any_broken and self._loop.every_s and self._loop.policy == epulsar.NAME:
+            wait_s = max(0.0, self._looked_s + _SOONEST_S - self._clock.now())
+            self._clock.call_later(wait_s, self._look.set)
 
     def answer(self, order: RebalanceOrder) -> Rebalancing:
         try:
@@ -100,8 +126,8 @@ class Rebalancer:
     # Plans
 
     def _propose(self, policy: str) -> int:
-        now = self._leader.snapshot(self._planned_s)
-        plan = policy_named(policy)(now, self._loop.settings, now.at_s)
+        now = self.seen()
+        plan = within_budget(policy_named(policy)(now, self._loop.settings, now.at_s), self._loop.most_moves)
         self._last += 1
         self._plans[self._last] = plan
         for number in list(islice(self._plans, max(0, len(self._plans) - _KEPT))):
@@ -124,8 +150,8 @@ class Rebalancer:
     def _begin(self, number: int, plan: Plan, at_once: int) -> Execution:
         if self._running is not None and not self._running[1].over:
             raise MoveRefused(f"plan {self._running[0]} is being carried out; stop it first, or wait")
-        now = self._leader.snapshot(self._planned_s)
-        if against := objections(plan, now):
+        now = self.seen()
+        if against := objections(plan, now, most=self._loop.most_moves):
             raise MoveRefused(f"plan {number} cannot be applied now: {'; '.join(against[:5])}; make one anew")
         execution = Execution(plan, at_once, self._clock.now())
         self._running = (number, execution)
@@ -133,7 +159,7 @@ class Rebalancer:
             self._planned_s = now.at_s
         if plan.rent:
             self._crew.start(self._rent(plan.rent), "servers are rented")
-        self._go_on(execution)
+        self._go_on(number, execution)
         return execution
 
     def _stop(self) -> None:
@@ -141,24 +167,28 @@ class Rebalancer:
             raise MoveRefused("no plan is being carried out")
         self._running[1].stop()
 
-    def _go_on(self, execution: Execution) -> None:
+    def _go_on(self, number: int, execution: Execution) -> None:
         for step in execution.due(self._clock.now()):
-            self._crew.start(self._carry_out(execution, step), f"step of {step.topic}")
+            self._crew.start(self._carry_out(number, execution, step), f"step of {step.topic}")
+        if execution.over and self._missed:
+            self._look.set()
         if execution.over and not execution.stopped:
             for name in execution.plan.release:
                 self._crew.start(self._release(name), f"{name} is released")
 
-    async def _carry_out(self, execution: Execution, step: Step) -> None:
+    async def _carry_out(self, number: int, execution: Execution, step: Step) -> None:
         refused = ""
+        why = Why(execution.plan.policy, step.reason, number, step.forecast)
         try:
-            await self._leader.move(step.topic, step.strategy, step.brokers)
+            self._restraint.moved(step.topic, self._clock.now())
+            await self._leader.decisions.move(step.topic, step.strategy, step.brokers, why)
             execution.moved(step.topic, self._clock.now())
-            self._go_on(execution)
+            self._go_on(number, execution)
             await self._clock.sleep(self._settle_s)
         except (MoveRefused, LeaseLost) as error:
             refused = str(error)
         execution.ended(step.topic, refused)
-        self._go_on(execution)
+        self._go_on(number, execution)
 
     async def _rent(self, count: int) -> None:
         try:
@@ -186,9 +216,13 @@ class Rebalancer:
 
     async def _by_itself(self) -> None:
         while True:
-            await self._clock.sleep(self._loop.every_s)
-            busy = self._running is not None and not self._running[1].over
-            if busy or not self._leader.leading or self._leader.unheard():
+            timer = self._clock.call_later(self._loop.every_s, self._look.set)
+            await self._look.wait()
+            timer.cancel()
+            self._look.clear()
+            self._looked_s = self._clock.now()
+            self._missed = self._running is not None and not self._running[1].over
+            if self._missed or not self._leader.leading or self._leader.unheard():
                 continue
             try:
                 number = self._propose(self._loop.policy)
@@ -217,7 +251,7 @@ class Rebalancer:
             plan.release,
             plan.reasons,
             plan.load_ratios,
-            () if running else tuple(objections(plan, self._leader.snapshot(self._planned_s))),
+            () if running else tuple(objections(plan, self.seen(), most=self._loop.most_moves)),
             automatic,
         )
 

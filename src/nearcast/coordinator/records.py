@@ -1,4 +1,4 @@
-"""How records of topics and brokers, and the ring, are written in the store: by compare-and-set (rule 10)."""
+"""How records of topics and brokers, promises and the ring are written in the store: by compare-and-set (rule 10)."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,19 +7,22 @@ from typing import TypeVar
 import msgspec
 
 from nearcast.domain.broker import BrokerRecord
-from nearcast.domain.errors import Conflict, StoreError
+from nearcast.domain.errors import ConfigError, Conflict, StoreError
 from nearcast.domain.record import TopicRecord
 from nearcast.domain.ring import Ring
+from nearcast.domain.slo import Slo
 from nearcast.store.store import ABSENT, Store
 
 _T = TypeVar("_T")
 _TOPICS = "topic/"
 _BROKERS = "broker/"
+_PROMISES = "promise/"
 _RING = "ring"
 
 _encoder = msgspec.json.Encoder()
 _topic_decoder = msgspec.json.Decoder(TopicRecord)
 _broker_decoder = msgspec.json.Decoder(BrokerRecord)
+_slo_decoder = msgspec.json.Decoder(Slo)
 
 
 class _StoredRing(msgspec.Struct, frozen=True):
@@ -35,24 +38,29 @@ class Records:
 
     def __init__(self, store: Store, *, fenced: bool = True) -> None:
         self.brokers: tuple[BrokerRecord, ...] = ()  # as they were when the topics were loaded
+        self.promises: dict[str, Slo] = {}  # likewise, by topic
         self._store = store
         self._revisions: dict[str, int] = {}
         self._fenced = fenced  # False only to show what rule 10 is for
 
     async def load(self) -> list[TopicRecord]:
-        """Every topic's, and the brokers' of the same moment."""
+        """Every topic's, and the brokers' and the promises of the same moment."""
         records: list[TopicRecord] = []
         brokers: list[BrokerRecord] = []
+        promises: dict[str, Slo] = {}
         self._revisions.clear()
         for entry in await self._store.list(""):
             if entry.value is not None and entry.key.startswith(_TOPICS):
                 records.append(_decoded(_topic_decoder, entry.key, entry.value))
             elif entry.value is not None and entry.key.startswith(_BROKERS):
                 brokers.append(_decoded(_broker_decoder, entry.key, entry.value))
+            elif entry.value is not None and entry.key.startswith(_PROMISES):
+                topic = entry.key.removeprefix(_PROMISES)
+                promises[topic] = _decoded(_slo_decoder, entry.key, entry.value)
             else:
                 continue
             self._revisions[entry.key] = entry.revision
-        self.brokers = tuple(brokers)
+        self.brokers, self.promises = tuple(brokers), promises
         return records
 
     async def watch(self) -> AsyncGenerator[TopicRecord, None]:
@@ -69,6 +77,19 @@ class Records:
     async def save_broker(self, record: BrokerRecord) -> None:
         """Raises Conflict as `save` does."""
         await self._put(_BROKERS + record.name, _encoder.encode(record))
+
+    async def save_promise(self, topic: str, slo: Slo | None) -> None:
+        """None: nothing is promised any more. Raises Conflict as `save` does."""
+        key = _PROMISES + topic
+        if slo is not None:
+            await self._put(key, _encoder.encode(slo))
+        elif key in self._revisions:
+            try:
+                await self._store.delete(key, self._revisions[key])
+            except Conflict:
+                if await self._store.get(key) is not None:  # else ours: a deletion whose answer was lost
+                    raise
+            del self._revisions[key]
 
     async def load_ring(self) -> Ring | None:
         entry = await self._store.get(_RING)
@@ -97,5 +118,5 @@ class Records:
 def _decoded(decoder: msgspec.json.Decoder[_T], key: str, value: bytes) -> _T:
     try:
         return decoder.decode(value)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ConfigError) as error:
         raise StoreError(f"store: the value of {key!r} is not readable: {error}") from error

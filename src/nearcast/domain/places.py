@@ -32,6 +32,11 @@ class Spots:
     def __getitem__(self, rows: Ints | Bools | slice) -> Spots:
         return Spots(self.vec[rows], self.height[rows])
 
+    def each_to(self, others: Spots, which: Ints) -> Floats:
+        """The distance from each of these to the one other that `which` names for it."""
+        apart = np.linalg.norm(self.vec - others.vec[which], axis=1)
+        return np.asarray(apart + self.height + others.height[which])
+
     def to(self, others: Spots) -> Floats:
         """The distance from each of these (rows) to each of the others (columns)."""
         squares = (self.vec**2).sum(axis=1)[:, None] + (others.vec**2).sum(axis=1)[None, :]
@@ -66,6 +71,14 @@ class Places:
     bound_s: Floats
     clients: Clients | None = None
 
+    def expected_s(self, topics: Ints, brokers: Ints) -> Floats:
+        """W(t, b) of the paper: from the middle of a topic's publishers over one broker to the middle of its
+        subscribers, and what these may be off by. NaN where it is not known.
+        """
+        before_s = self.publishers[topics].each_to(self.brokers, brokers)
+        after_s = self.subscribers[topics].each_to(self.brokers, brokers)
+        return before_s + after_s + self.deviation_s[topics]
+
     @property
     def promised(self) -> Bools:
         """Topics that have a promise, and clients on both sides to keep it to."""
@@ -76,7 +89,7 @@ class Places:
 def gathered(clients: Clients, brokers: Spots, broker_of: Ints, bound_s: Floats) -> Places:
     """What is known when every client is: of the topics 0 to n, which are on `broker_of`, for that many bounds."""
     count = len(broker_of)
-    to_broker_s = _own_distance(clients.at, brokers, broker_of[clients.topic])
+    to_broker_s = clients.at.each_to(brokers, broker_of[clients.topic])
     sides = []
     for side in (clients.publishes, clients.subscribes):
         topic, at = clients.topic[side], clients.at[side]
@@ -94,11 +107,6 @@ def _middles(topic: Ints, at: Spots, count: int) -> Spots:
     number[number == 0.0] = np.nan
     vec = np.stack([np.bincount(topic, column, count) for column in at.vec.T], axis=1) / number[:, None]
     return Spots(vec, np.bincount(topic, at.height, count) / number)
-
-
-def _own_distance(at: Spots, others: Spots, which: Ints) -> Floats:
-    """From each to the one other that `which` names."""
-    return np.asarray(np.linalg.norm(at.vec - others.vec[which], axis=1) + at.height + others.height[which])
 
 
 def _most(topic: Ints, values: Floats, count: int) -> Floats:

@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.route import Route, Strategy
+
+
+class Candidate(NamedTuple):
+    """A broker that a topic could go to, and its worst case there. `full`: it would be overloaded by it."""
+
+    broker: str
+    worst_ms: float
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a policy for promises saw of a topic, and what it expects.
+
+    `worst_ms`: the worst case as the topic was placed, None when nobody said. `bound_ms` None: nothing is promised.
+    `candidates`: the best few, the best first, and the one that was chosen; `feasible` brokers of `considered` would
+    keep the promise.
+    """
+
+    worst_ms: float | None = None
+    bound_ms: float | None = None
+    predicted_ms: float | None = None
+    candidates: tuple[Candidate, ...] = ()
+    feasible: int = 0
+    considered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +44,7 @@ class Step:
     was_strategy: Strategy
     was_brokers: tuple[str, ...]
     reason: str
+    forecast: Forecast | None = None
 
     def __post_init__(self) -> None:
         self.route(0)  # refuses brokers that no route could have

@@ -61,7 +61,9 @@ class Snapshot:
     `used` and `most` have a row per broker and a column for each of RESOURCES; NaN where nobody knows.
 
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
-    `places`: where brokers and clients are, if that is known; not in the snapshot's file.
+    `places`: where brokers and clients are, if that is known. `held`: topics that a policy for promises leaves where
+    they are, since they have moved too lately.
+    The capacity of a broker that has not said what it can send is infinite.
     """
 
     at_s: float
@@ -83,6 +85,7 @@ class Snapshot:
     first: Ints
     members: Ints
     entries: Entries
+    held: Bools
     places: Places | None = None
 
     @classmethod
@@ -97,17 +100,22 @@ class Snapshot:
         draining: Collection[str] = (),
         planned_s: float | None = None,
         renting: int = 0,
+        named: Collection[str] = (),
+        held: Collection[str] = (),
         places: Places | None = None,
     ) -> Self:
-        """One report per broker; a broker without a site gets ''. Raises SnapshotError where the facts contradict."""
+        """One report per broker; a broker without a site gets ''. Raises SnapshotError where the facts contradict.
+
+        `named`: topics that are there besides those with a route or a load.
+        """
         by_name = _by_name(reports)
-        named = chain.from_iterable(route.brokers for route in routes.values())
-        brokers = tuple(sorted({*by_name, *ring.brokers, *named, *draining}))
+        routed = chain.from_iterable(route.brokers for route in routes.values())
+        brokers = tuple(sorted({*by_name, *ring.brokers, *routed, *draining}))
         if renting < 0:
             raise SnapshotError(f"snapshot: renting is {renting}; it is a number of servers")
         kept = [by_name.get(name) for name in brokers]
         loads = [_sorted_loads(report) if report else [] for report in kept]
-        topics = tuple(sorted({*routes, *(load.topic for each in loads for load in each)}))
+        topics = tuple(sorted({*routes, *named, *(load.topic for each in loads for load in each)}))
         epoch, strategy, first, members = _routes_of(topics, routes, ring, brokers)
         return cls(
             at_s=at_s,
@@ -129,6 +137,7 @@ class Snapshot:
             first=first,
             members=members,
             entries=_entries_of(brokers, topics, loads),
+            held=_bools([topic in held for topic in topics]),
             places=_fitting(places, brokers, topics),
         )
 
@@ -189,10 +198,10 @@ def _by_name(reports: Iterable[BrokerReport]) -> dict[str, BrokerReport]:
     for report in reports:
         if report.broker in found:
             raise SnapshotError(f"snapshot: broker {report.broker!r} has two reports; keep one of them")
-        if not 0 < report.capacity_bytes_per_s < math.inf:
+        if not report.capacity_bytes_per_s > 0:
             raise SnapshotError(
                 f"snapshot: broker {report.broker!r} has a capacity of {report.capacity_bytes_per_s} bytes/s; "
-                "it must be more than 0 and finite"
+                "it must be more than 0"
             )
         if not 0 <= report.out_bytes_per_s < math.inf:
             raise SnapshotError(

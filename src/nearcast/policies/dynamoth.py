@@ -19,7 +19,7 @@ from nearcast.policies.draft import Draft
 from nearcast.policies.dynamoth_high import Relief, Stuck, relieve
 from nearcast.policies.dynamoth_low import evacuate, ring_without, shrink
 from nearcast.policies.dynamoth_replication import replicate
-from nearcast.policies.limits import most_to_rent, wait_reason
+from nearcast.policies.limits import most_to_rent, must_know_capacities, wait_reason
 from nearcast.policies.settings import Settings
 
 NAME = "dynamoth"
@@ -27,6 +27,7 @@ NAME = "dynamoth"
 
 def dynamoth(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
     """Equal snapshots give equal plans, in whatever order their facts came."""
+    must_know_capacities(NAME, snapshot)
     if waiting := wait_reason(snapshot, settings, now_s):
         return Plan(NAME, now_s, reasons=(waiting,))
     draft = Draft(snapshot, settings)

@@ -17,7 +17,7 @@ import numpy as np
 
 from nearcast.domain.errors import SnapshotError
 from nearcast.domain.places import Places
-from nearcast.domain.plan import Plan, Step
+from nearcast.domain.plan import Candidate, Forecast, Plan, Step
 from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Ints, Snapshot
 from nearcast.policies.rest import Rest, at_rest
@@ -28,6 +28,7 @@ ALL_PAIRS = "all-pairs"
 
 _AT_ONCE = 4096  # topics whose worst cases at all brokers are in memory at a time
 _FEW = 8
+_SHOWN = 5  # candidates that a step tells of
 _BETTER = 0.9
 
 Predict = Callable[[Places, Ints], Floats]
@@ -39,6 +40,11 @@ def epulsar(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
 
 
 def all_pairs(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
+    if snapshot.places is not None and snapshot.places.clients is None:
+        raise SnapshotError(
+            f"snapshot: policy {ALL_PAIRS!r} needs the place of every client, and there are none: agents report the"
+            f" middles of a topic's clients, however many they are. It is for the lab; a fleet has {NAME!r}"
+        )
     return _planned(ALL_PAIRS, snapshot, settings, now_s, by_clients)
 
 
@@ -48,18 +54,19 @@ def all_pairs(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
 def by_middles(places: Places, topics: Ints) -> Floats:
     """W(t, b): from the middle of the publishers, to the middle of the subscribers, and what these may be off by.
 
-    0 for a topic of which a side is not there: it is at home everywhere.
+    0 for a topic of which a side is not there: it is at home everywhere. Infinite at a broker that nobody has placed.
     """
     before_s = places.publishers[topics].to(places.brokers)
     after_s = places.subscribers[topics].to(places.brokers)
-    return np.nan_to_num(before_s + after_s + places.deviation_s[topics][:, None])
+    found = np.nan_to_num(before_s + after_s + places.deviation_s[topics][:, None])
+    found[:, np.isnan(places.brokers.height)] = np.inf
+    return found
 
 
 def by_clients(places: Places, topics: Ints) -> Floats:
     """The farthest publisher and the farthest subscriber of each topic, at every broker."""
     clients = places.clients
-    if clients is None:
-        raise SnapshotError(f"snapshot: policy {ALL_PAIRS!r} needs the place of every client, and there are none")
+    assert clients is not None
     found = np.zeros((len(topics), len(places.brokers)))
     row = np.full(int(clients.topic.max(initial=-1)) + 1, -1)
     row[topics[topics < len(row)]] = np.flatnonzero(topics < len(row))
@@ -102,7 +109,7 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
     rest = at_rest(snapshot)
     load = rest.load.copy()
     broker = snapshot.members[snapshot.first[:-1]]
-    movable = (snapshot.strategy == STRATEGIES.index(Strategy.SINGLE)) & ~snapshot.silent[broker]
+    movable = (snapshot.strategy == STRATEGIES.index(Strategy.SINGLE)) & ~snapshot.silent[broker] & ~snapshot.held
 
     violated = movable & places.promised & (places.worst_s > places.bound_s)
     leaving = dict.fromkeys(np.flatnonzero(violated).tolist(), "")
@@ -115,6 +122,9 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
                 leaving[topic] = f"{snapshot.brokers[at]} is at {load[at] / snapshot.capacity[at]:.2f} of its capacity"
     steps, stayed = _place(snapshot, settings, rest, load, leaving, predict)
     reasons = []
+    held = int(np.count_nonzero(snapshot.held & places.promised & (places.worst_s > places.bound_s)))
+    if held:
+        reasons.append(f"{held} topics stay although their promise is broken: they are held back, having moved lately")
     if stayed:
         reasons.append(f"{stayed} topics stay although their promise is broken: no broker is better by a tenth")
     usable = np.flatnonzero(snapshot.usable).tolist()
@@ -144,37 +154,44 @@ def _place(  # noqa: PLR0917  # the steps of one algorithm
     candidates = _Candidates(snapshot, topics, predict)
     broker = snapshot.members[snapshot.first[:-1]]
     most = settings.watermark * snapshot.capacity
-    steps, stayed = [], 0
+    steps: list[Step] = []
+    stayed = 0
     for row in np.lexsort((topics, candidates.feasible)).tolist():
         topic = int(topics[row])
         source, size = int(broker[topic]), float(rest.bytes_out[topic])
+        full: list[int] = []
         for receiver, worst_s in candidates.of(row):
-            if leaving[topic] == "" and worst_s > _BETTER * candidates.now_s[row]:
+            if leaving[topic] == "" and (receiver == source or worst_s > _BETTER * candidates.now_s[row]):
                 stayed += 1  # and those that come after are worse still
                 break
-            if receiver != source and load[receiver] + size > most[receiver]:
+            if worst_s > max(places.bound_s[topic], candidates.now_s[row]):
+                break  # nobody's promise is broken to relieve a broker
+            if receiver == source:
                 continue
-            if receiver != source:
-                load[source] -= size
-                load[receiver] += size
-                steps.append(_step(snapshot, topic, receiver, worst_s, leaving[topic]))
-                break
-            if leaving[topic] == "":
-                stayed += 1
-                break
+            if load[receiver] + size > most[receiver]:
+                full.append(receiver)
+                continue
+            load[source] -= size
+            load[receiver] += size
+            forecast = candidates.forecast(row, receiver, worst_s, full)
+            steps.append(_step(snapshot, topic, receiver, forecast, leaving[topic]))
+            break
     return steps, stayed
 
 
 class _Candidates:
-    """The brokers that topics may go to, best first; and `feasible`, how many keep each topic's promise.
+    """The brokers that topics may go to, best first; and `feasible`, how many each may go to: those that keep its
+    promise.
 
-    With none that does, all are candidates (section 3.4.1). Of each topic only the best few are kept, and the others
-    are found again for the few topics that come to need them.
+    With none that does, all are candidates (section 3.4.1) whose place is known. Of each topic only the best few are
+    kept, and the others are found again for the few topics that come to need them.
     """
 
     def __init__(self, snapshot: Snapshot, topics: Ints, predict: Predict) -> None:
         assert snapshot.places is not None
         self._places = snapshot.places
+        self._names = snapshot.brokers
+        self._known = self._places.promised
         self._usable = np.flatnonzero(snapshot.usable)
         self._topics = topics
         self._predict = predict
@@ -182,6 +199,7 @@ class _Candidates:
         self._best = np.empty((len(topics), few), dtype=np.int64)
         self._worst_s = np.empty((len(topics), few))
         self.feasible: Ints = np.empty(len(topics), dtype=np.int64)
+        self._keeps: Ints = np.empty(len(topics), dtype=np.int64)
         self.now_s: Floats = np.empty(len(topics))  # what is predicted for where a topic is: like is compared with like
         broker = snapshot.members[snapshot.first[:-1]][topics]
         for start in range(0, len(topics), _AT_ONCE):
@@ -190,7 +208,8 @@ class _Candidates:
             self.now_s[part] = worst_s[np.arange(len(worst_s)), broker[part]]
             worst_s = worst_s[:, self._usable]
             keeps = (worst_s <= self._places.bound_s[topics[part]][:, None]).sum(axis=1)
-            self.feasible[part] = np.where(keeps, keeps, len(self._usable))
+            self._keeps[part] = keeps
+            self.feasible[part] = np.where(keeps, keeps, np.isfinite(worst_s).sum(axis=1))
             best = np.argpartition(worst_s, few - 1, axis=1)[:, :few]
             values = np.take_along_axis(worst_s, best, axis=1)
             order = np.lexsort((best, values), axis=1)
@@ -208,17 +227,40 @@ class _Candidates:
             for at in np.argsort(all_s, kind="stable")[few:count].tolist():
                 yield int(self._usable[at]), float(all_s[at])
 
-
-def _step(snapshot: Snapshot, topic: int, receiver: int, worst_s: float, why: str) -> Step:
-    places = snapshot.places
-    assert places is not None
-    name = snapshot.brokers[receiver]
-    if not why:
-        why = (
-            f"its worst case is {1e3 * places.worst_s[topic]:.1f} ms, and {1e3 * places.bound_s[topic]:.1f} ms are"
-            " promised"
+    def forecast(self, row: int, receiver: int, worst_s: float, full: list[int]) -> Forecast:
+        """For a topic that goes to `receiver`, the brokers in `full` being too full for it."""
+        places, topic = self._places, int(self._topics[row])
+        known = bool(self._known[topic])
+        best, bests_s = self._usable[self._best[row, :_SHOWN]].tolist(), self._worst_s[row, :_SHOWN].tolist()
+        shown = [
+            Candidate(self._names[at], _ms(each_s), at in full)
+            for at, each_s in zip(best, bests_s, strict=True)
+            if each_s < np.inf
+        ]
+        if receiver not in best:
+            shown.append(Candidate(self._names[receiver], _ms(worst_s)))
+        bound_s = float(places.bound_s[topic])
+        return Forecast(
+            _ms(float(places.worst_s[topic])) if known else None,
+            _ms(bound_s) if bound_s < np.inf else None,
+            _ms(worst_s) if worst_s < np.inf else None,
+            tuple(shown),
+            int(self._keeps[row]),
+            len(self._usable),
         )
-    kept = "" if worst_s <= places.bound_s[topic] else ", which breaks the promise too; no other is better"
+
+
+def _ms(seconds: float) -> float:
+    return round(1e3 * seconds, 3)
+
+
+def _step(snapshot: Snapshot, topic: int, receiver: int, forecast: Forecast, why: str) -> Step:
+    name = snapshot.brokers[receiver]
+    bound_ms, predicted_ms = forecast.bound_ms, forecast.predicted_ms
+    if not why:
+        why = f"its worst case is {forecast.worst_ms:.1f} ms, and {bound_ms:.1f} ms are promised"
+    there = "" if predicted_ms is None else f"; at {name} it is {predicted_ms:.1f} ms"
+    broken = bound_ms is not None and predicted_ms is not None and predicted_ms > bound_ms
+    kept = ", which breaks the promise too; no other is better" if broken else ""
     was = snapshot.strategy_of(topic), snapshot.brokers_of(topic)
-    reason = f"{why}; at {name} it is {1e3 * worst_s:.1f} ms{kept}"
-    return Step(snapshot.topics[topic], Strategy.SINGLE, (name,), *was, reason)
+    return Step(snapshot.topics[topic], Strategy.SINGLE, (name,), *was, f"{why}{there}{kept}", forecast)

@@ -1,5 +1,8 @@
-"""What every elastic policy keeps to: the time between two plans, and how many servers there may be."""
+"""What every elastic policy keeps to: the time between two plans, how many servers there may be, and what is needed."""
 
+import numpy as np
+
+from nearcast.domain.errors import SnapshotError
 from nearcast.domain.snapshot import Snapshot
 from nearcast.policies.settings import Settings
 
@@ -26,3 +29,14 @@ def most_to_rent(snapshot: Snapshot, settings: Settings) -> int:
     if settings.max_brokers is None:
         return _NO_LIMIT
     return max(0, settings.max_brokers - int((~snapshot.silent).sum()) - snapshot.renting)
+
+
+def must_know_capacities(name: str, snapshot: Snapshot) -> None:
+    """Raises SnapshotError: a policy that balances load needs to know what every broker can send."""
+    unknown = np.flatnonzero(~snapshot.silent & np.isinf(snapshot.capacity)).tolist()
+    if unknown:
+        broker = snapshot.brokers[unknown[0]]
+        raise SnapshotError(
+            f"snapshot: policy {name!r} needs to know what brokers can send, and {broker!r} has not said;"
+            " give its out_bytes_per_s (`nearcast up --capacity`)"
+        )

@@ -341,7 +341,7 @@ def _timing(raw: _File, path: Path) -> Timing:
 
 def _loop(raw: _File, path: Path) -> LoopSettings:
     """The keys of LoopSettings and of Settings stand side by side, and `replication` is a table of its own."""
-    own = {"policy", "every_s", "at_once"}
+    own = {each.name for each in fields(LoopSettings)} - {"settings"}
     known = [*own, *(each.name for each in fields(Settings))]
     for key in raw.rebalance:
         if key not in known:

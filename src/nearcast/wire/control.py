@@ -19,6 +19,7 @@ from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.places import Placed
+from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
 AGENT_SUBJECT = "_nearcast.agent"
@@ -270,6 +271,7 @@ class MoveOrder(_Message, frozen=True):
     strategy: Strategy
     brokers: tuple[str, ...]
     eager: bool = True
+    reason: str = ""
 
 
 class StatusOrder(msgspec.Struct, frozen=True, tag=True):
@@ -327,8 +329,10 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 OnTopic = Switch | Marker | Beat | Gone | Broken
 ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
 ToClient = Welcome | Unsure | Generation
-Order = MoveOrder | StatusOrder | LoadOrder | RebalanceOrder | BrokerOrder
-Answered = Outcome | Status | Loaded | Rebalancing
+Order = (
+    MoveOrder | StatusOrder | LoadOrder | RebalanceOrder | BrokerOrder | PromiseOrder | StandingOrder | SnapshotOrder
+)
+Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order
 Control = OnTopic | ToAgent | Counts | ToClient | ToCoordinator | Answered
 

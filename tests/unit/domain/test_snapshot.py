@@ -89,7 +89,7 @@ def test_an_empty_system_is_a_snapshot_too() -> None:
     [
         ([FIRST, FIRST], "broker 'b1' has two reports"),
         ([dataclasses.replace(FIRST, capacity_bytes_per_s=0.0)], "broker 'b1' has a capacity of 0.0"),
-        ([dataclasses.replace(FIRST, capacity_bytes_per_s=math.inf)], "broker 'b1' has a capacity of inf"),
+        ([dataclasses.replace(FIRST, capacity_bytes_per_s=math.nan)], "broker 'b1' has a capacity of nan"),
         ([dataclasses.replace(FIRST, out_bytes_per_s=math.nan)], "broker 'b1' has out_bytes_per_s nan"),
         ([dataclasses.replace(FIRST, topics=(BUSY, BUSY))], "broker 'b1' reports topic 'busy' twice"),
         (

@@ -22,6 +22,7 @@ def move_topic(
         Strategy, typer.Option(help="How publishers and subscribers use the brokers.")
     ] = Strategy.SINGLE,
     lazy: Annotated[bool, typer.Option("--lazy", help="Tell clients with the next publication, not at once.")] = False,
+    reason: Annotated[str, typer.Option(help="Why: `topic explain` shows it.")] = "",
     timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the leader.")] = 30.0,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -34,7 +35,16 @@ def move_topic(
             f"{len(set(brokers))} brokers; with --strategy single there is one", param_hint="BROKERS"
         )
     where = tuple(sorted(set(brokers)))
-    moved = _move(loaded, topic, strategy=strategy, brokers=where, eager=not lazy, timeout_s=timeout_s, as_json=as_json)
+    moved = _move(
+        loaded,
+        topic,
+        strategy=strategy,
+        brokers=where,
+        eager=not lazy,
+        reason=reason,
+        timeout_s=timeout_s,
+        as_json=as_json,
+    )
     raise typer.Exit(run(moved))
 
 
@@ -45,6 +55,7 @@ async def _move(
     strategy: Strategy,
     brokers: tuple[str, ...],
     eager: bool,
+    reason: str,
     timeout_s: float,
     as_json: bool,
 ) -> None:
@@ -53,7 +64,7 @@ async def _move(
             known = as_it_is(config, await operator.status())
             for broker in brokers:
                 known.endpoints()(broker)  # an unknown one is told here, with those there are
-        epoch = await operator.move(topic, strategy, brokers, eager=eager, timeout_s=timeout_s)
+        epoch = await operator.move(topic, strategy, brokers, eager=eager, reason=reason, timeout_s=timeout_s)
     if as_json:
         print_json({"topic": topic, "epoch": epoch, "strategy": strategy.value, "brokers": brokers})
     else:

@@ -8,6 +8,7 @@ from nearcast.cli.connect import records_of
 from nearcast.cli.loads import handovers_of, loads_now, show_handover
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
+from nearcast.cli.topic.promise import promise_facts, standings_of
 from nearcast.cli.topic.record import implied_facts, record_facts
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.config import Config, load_config
@@ -26,14 +27,19 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
     async with records_of(config) as records:
         found = {record.topic: record for record in await records.load()}.get(topic)
         ring = await records.load_ring() or config.ring
+        slo = records.promises.get(topic)
     facts = record_facts(found) if found is not None else implied_facts(topic, ring)
     handovers = handovers_of(topic, await loads_now(config))
+    standing = (await standings_of(config, topic)).get(topic)
+    facts |= promise_facts(None if slo is None else str(slo), standing)
     if as_json:
         print_json({**facts, "handovers": handovers})
         return
     brokers = ", ".join(facts["brokers"]) if isinstance(facts["brokers"], tuple) else ""
     why = "by the ring" if facts["by_ring"] else f"epoch {facts['epoch']}, {facts['phase']}"
     print(f"{topic}: {facts['strategy']} on {brokers} ({why})")
+    if slo is not None or standing is not None:
+        print(f"  {_promise(facts)}")
     if found is not None:
         for route in found.routes[:-1]:
             print(f"  still draining: epoch {route.epoch}, {route.strategy} on {', '.join(route.brokers)}")
@@ -44,3 +50,13 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
             print(f"  agents that do not answer: {', '.join(found.lost)}")
     for each in handovers:
         print(f"  its moves cost the agent of {each.broker}: {show_handover(each)}")
+
+
+def _promise(facts: dict[str, object]) -> str:
+    text = f"promised: {facts['slo']}" if facts["slo"] else "nothing is promised"
+    if facts["worst_ms"] is not None:
+        text += f"; predicted worst case {facts['worst_ms']:.1f} ms"
+    if facts["measured_ms"] is not None:
+        text += f"; measured {facts['measured_ms']:.1f} ms on {facts['samples']} messages"
+    kept = facts["kept"]
+    return text if kept is None else f"{text}: {'kept' if kept else 'BROKEN'}"

@@ -1,0 +1,59 @@
+"""Not too much at once, and nothing to and fro: what the loop holds back of what a policy wants.
+
+A topic that has moved rests for `rest_s`, and moves at most `per_hour` times in any hour. A broken promise counts when
+it was seen in `hits` reports in a row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from nearcast.domain.plan import Plan
+
+_HOUR_S = 3600.0
+
+
+class Restraint:
+    __slots__ = ("_hits", "_moved_s", "_need", "_per_hour", "_rest_s")
+
+    def __init__(self, rest_s: float, per_hour: int, hits: int) -> None:
+        self._rest_s = rest_s
+        self._per_hour = per_hour
+        self._need = hits
+        self._moved_s: dict[str, deque[float]] = {}
+        self._hits: dict[str, int] = {}
+
+    def moved(self, topic: str, now_s: float) -> None:
+        self._moved_s.setdefault(topic, deque(maxlen=self._per_hour)).append(now_s)
+
+    def seen(self, topic: str, broken: bool) -> None:
+        """One report of a topic that has a promise."""
+        if broken:
+            self._hits[topic] = self._hits.get(topic, 0) + 1
+        else:
+            self._hits.pop(topic, None)
+
+    def held(self, now_s: float) -> set[str]:
+        """Topics that are left where they are for now."""
+        for topic in [topic for topic, at_s in self._moved_s.items() if now_s >= at_s[-1] + _HOUR_S]:
+            del self._moved_s[topic]
+        resting = {topic for topic, at_s in self._moved_s.items() if now_s < self._free_s(at_s)}
+        return resting | {topic for topic, hits in self._hits.items() if hits < self._need}
+
+    def forget(self) -> None:
+        self._moved_s.clear()
+        self._hits.clear()
+
+    def _free_s(self, at_s: deque[float]) -> float:
+        spent = len(at_s) == self._per_hour
+        return max(at_s[-1] + self._rest_s, at_s[0] + _HOUR_S if spent else 0.0)
+
+
+def within_budget(plan: Plan, most: int) -> Plan:
+    """The first steps of a plan that has too many; servers go, and the ring changes, only with the last of them."""
+    left = len(plan.steps) - most
+    if left <= 0:
+        return plan
+    why = f"{left} more steps wait for the next plan: at most {most} in one"
+    return replace(plan, steps=plan.steps[:most], ring=None, release=(), reasons=(*plan.reasons, why))
