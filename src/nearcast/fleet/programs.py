@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from nearcast.domain.errors import FleetError
 from nearcast.transport.endpoint import Endpoint, Tls
 
 _OLDEST_NATS = (2, 10)
+_OLDEST_JAVA = (17,)
 _NATS_PAYLOAD_BYTES = 1 << 20
 # A subscriber that does not read is cut off by Redis: at once above the first, after a minute above the second.
 _REDIS_PUBSUB_LIMIT = "256mb 64mb 60"
@@ -42,13 +44,28 @@ def redis_program() -> str:
     return program
 
 
+@cache
+def java_program() -> str:
+    """The one that Spark would start: that of JAVA_HOME, else the one on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    install = "Install it: apt-get install openjdk-17-jre-headless"
+    if program is None:
+        raise FleetError(f"there is no java on the PATH, and no JAVA_HOME. {install}")
+    version = _version_of(program)
+    if version < _OLDEST_JAVA:
+        found = ".".join(map(str, version)) or "unknown"
+        raise FleetError(f"{program} is of version {found}; Spark needs Java 17 or newer. {install}")
+    return program
+
+
 def _version_of(program: str) -> tuple[int, ...]:
     try:
         shown = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    found = re.search(r"v(\d+)\.(\d+)\.(\d+)", shown.stdout)
-    return tuple(int(part) for part in found.groups()) if found else ()
+    found = re.search(r"\bv?(\d+(?:\.\d+)*)", shown.stdout)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def nats_config(

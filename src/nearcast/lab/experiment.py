@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mode = Literal["live", "virtual", "flow"]
-Option = Literal["seeds", "faults", "elastic", "brokers", "latency_matrix", "popularity", "data"]
+Option = Literal["seeds", "faults", "elastic", "brokers", "latency_matrix", "popularity", "data", "spark"]
 Kind = Literal["nats", "redis"]
 
 Cell = str | int | float | bool | None
@@ -40,7 +40,8 @@ class RunSettings:
     `quick` may shrink sizes, never change a rule. `jobs` is the number of processes; it must not change the outcome.
     `brokers` is the kind of servers of a live run; None for NATS. `latency_matrix` and `popularity` are files of real
     round-trip times and of real topics' sizes, in place of what the experiment has by itself. `elastic`: servers
-    come and go meanwhile. `data` is a folder of real data, for experiments that know what is in it.
+    come and go meanwhile. `data` is a folder of real data, for experiments that know what is in it. `spark` is the
+    master of a Spark cluster that does the work in the place of `jobs`; it must not change the outcome either.
     """
 
     mode: Mode
@@ -54,6 +55,7 @@ class RunSettings:
     popularity: Path | None = None
     elastic: bool = False
     data: Path | None = None
+    spark: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class Experiment:
             return f"{self.name} samples no WAN latencies: leave out --latency-matrix"
         if settings.popularity is not None and "popularity" not in self.options:
             return f"{self.name} has no topics whose popularity could be given: leave out --popularity"
+        if settings.spark is not None and "spark" not in self.options:
+            return f"{self.name} does not run on Spark: leave out --spark and --master"
         return None
 
     def run(self, settings: RunSettings, progress: Progress = silent) -> Outcome:

@@ -1,17 +1,54 @@
-"""One function over many seeds on several processes: the only place in the lab that starts processes."""
+"""One function over many seeds, on several processes or on Spark: the only place in the lab that starts processes."""
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 from nearcast.domain.errors import NearcastError
-from nearcast.lab.experiment import Progress, silent
+from nearcast.lab.experiment import Progress, RunSettings, silent
 
 T = TypeVar("T")
+
+
+class MapSeeds(Protocol):
+    """`map_seeds`, with the decision made where the work is done."""
+
+    def __call__(
+        self, run_seed: Callable[[int], T], seeds: Sequence[int], progress: Progress = silent, doing: str = "seeds"
+    ) -> list[T]: ...
+
+
+@contextmanager
+def workers_of(settings: RunSettings) -> Iterator[MapSeeds]:
+    """On as many processes as the settings say, or on Spark if they name a master: same seeds, same results."""
+
+    def on_processes(
+        run_seed: Callable[[int], T], seeds: Sequence[int], progress: Progress = silent, doing: str = "seeds"
+    ) -> list[T]:
+        return map_seeds(run_seed, seeds, settings.jobs, progress, doing)
+
+    if settings.spark is None:
+        yield on_processes
+        return
+    from nearcast.pipeline.fanout import map_on_spark  # noqa: PLC0415  # an extra, and slow to import
+    from nearcast.pipeline.session import session  # noqa: PLC0415
+
+    with session("nearcast lab", settings.spark) as spark:
+
+        def on_spark(
+            run_seed: Callable[[int], T], seeds: Sequence[int], progress: Progress = silent, doing: str = "seeds"
+        ) -> list[T]:
+            progress(0, len(seeds), doing)
+            found = map_on_spark(spark, run_seed, seeds)
+            progress(len(seeds), len(seeds), doing)
+            return found
+
+        yield on_spark
 
 
 def map_seeds(

@@ -11,6 +11,7 @@ from nearcast.domain.errors import ConfigError
 from nearcast.lab.experiment import Kind, Mode, RunSettings
 from nearcast.lab.fanout import available_jobs
 from nearcast.lab.result import RESULTS_ROOT, Result, check_writable, run_directory, write_result
+from nearcast.pipeline.session import LOCAL
 
 if TYPE_CHECKING:
     from nearcast.lab.experiment import Experiment
@@ -65,6 +66,17 @@ def run_experiment(
         ),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes to use; by default one per core.")] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="On Spark, where the experiment can; the same numbers.")
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The Spark master (spark://...), with --spark; by default this machine.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json, and no progress.")] = False,
 ) -> None:
     """Run one experiment and say which claims hold.
@@ -72,6 +84,8 @@ def run_experiment(
     Writes result.json, a CSV per table and a PNG per figure. Exit code 1 when a claim does not hold.
     """
     experiment = _find(name)
+    if master is not None and not spark:
+        raise typer.BadParameter("--master is for runs on Spark: add --spark, or leave it out")
     settings = RunSettings(
         mode=mode or experiment.modes[0],
         seed=seed,
@@ -84,6 +98,7 @@ def run_experiment(
         popularity=popularity,
         elastic=elastic,
         data=data if "data" in experiment.options else None,  # it may be in the environment for others' sake
+        spark=(master or LOCAL) if spark else None,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

@@ -30,7 +30,7 @@ from nearcast.domain.route import Route, Strategy
 from nearcast.domain.snapshot import Snapshot
 from nearcast.lab.claim import Claim, Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
-from nearcast.lab.fanout import map_seeds
+from nearcast.lab.fanout import workers_of
 from nearcast.lab.workloads import cities, zones
 from nearcast.policies.epulsar import all_pairs, epulsar
 from nearcast.policies.settings import Settings
@@ -264,25 +264,26 @@ def _measured(scenes: Iterable[Scene], settings: RunSettings, progress: Progress
     count = settings.seeds or (_QUICK_PERMUTATIONS if settings.quick else _PERMUTATIONS)
     seeds = range(settings.seed, settings.seed + count)
     rows = []
-    for scene in scenes:
-        doing = f"{scene.source}, {scene.size}"
-        found = map_seeds(partial(permutation, scene), seeds, settings.jobs, progress, doing=doing)
-        for policy in (*_POLICIES, _HASH):
-            pairs, broken, worst_ms = zip(*(each[policy] for each in found), strict=True)
-            rows.append(
-                SizeRow(
-                    scene.source,
-                    scene.size,
-                    policy,
-                    count,
-                    sum(pairs),
-                    sum(broken),
-                    round(sum(broken) / sum(pairs), 7),
-                    round(float(np.mean(worst_ms)), 2),
-                    round(max(worst_ms), 2),
-                )
-            )
+    with workers_of(settings) as map_seeds:
+        for scene in scenes:
+            found = map_seeds(partial(permutation, scene), seeds, progress, f"{scene.source}, {scene.size}")
+            rows += [_row(scene, policy, [each[policy] for each in found]) for policy in (*_POLICIES, _HASH)]
     return rows
+
+
+def _row(scene: Scene, policy: str, found: list[tuple[int, int, float]]) -> SizeRow:
+    pairs, broken, worst_ms = zip(*found, strict=True)
+    return SizeRow(
+        scene.source,
+        scene.size,
+        policy,
+        len(found),
+        sum(pairs),
+        sum(broken),
+        round(sum(broken) / sum(pairs), 7),
+        round(float(np.mean(worst_ms)), 2),
+        round(max(worst_ms), 2),
+    )
 
 
 def _of(rows: Iterable[SizeRow], policy: str) -> dict[tuple[str, int], SizeRow]:
@@ -353,7 +354,7 @@ MMOG = Experiment(
     expectations=(NEAR_ALL_PAIRS, UNDER_HASH),
     modes=("flow",),
     measure=_mmog,
-    options=("seeds", "data"),
+    options=("seeds", "data", "spark"),
 )
 
 UAV = Experiment(
@@ -363,5 +364,5 @@ UAV = Experiment(
     expectations=(NO_VIOLATION, WITHIN, HASH_VIOLATES),
     modes=("flow",),
     measure=_uav,
-    options=("seeds", "data"),
+    options=("seeds", "data", "spark"),
 )
