@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcast.control.verify import objections
 from nearcast.domain.plan import Plan
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Strategy
@@ -14,6 +15,7 @@ from nearcast.domain.snapshot import STRATEGIES
 from nearcast.domain.snapshot_json import read_snapshot, write_snapshot
 from nearcast.policies.dynamoth import dynamoth
 from nearcast.policies.dynamoth_replication import Bounds, replicas, replicas_plain
+from nearcast.policies.epulsar import ALL_PAIRS, epulsar
 from nearcast.policies.registry import POLICIES
 from nearcast.policies.settings import Replication, Settings
 from tests.property.policy_fleets import Fleet, all_settings, fleets, placed
@@ -45,6 +47,35 @@ def test_equal_facts_give_equal_plans_in_whatever_order_they_come(
     plan = POLICIES[name](placed(fleet.snapshot()), settings, NOW_S)
     assert POLICIES[name](placed(fleet.snapshot(shuffled=seed)), settings, NOW_S) == plan
     assert POLICIES[name](placed(read_snapshot(write_snapshot(fleet.snapshot()))), settings, NOW_S) == plan
+
+
+@pytest.mark.parametrize("name", sorted({*POLICIES} - {ALL_PAIRS}))
+@given(fleet=fleets(), settings=all_settings(), held=st.booleans())
+def test_a_plan_is_the_same_from_the_snapshots_file(name: str, fleet: Fleet, settings: Settings, held: bool) -> None:
+    seen = placed(fleet.snapshot())
+    if held:
+        seen = replace(seen, held=np.arange(len(seen.topics)) % 2 == 0)
+    plan = POLICIES[name](seen, settings, NOW_S)
+    assert POLICIES[name](read_snapshot(write_snapshot(seen)), settings, NOW_S) == plan
+
+
+@given(fleet=fleets(), settings=all_settings(), nowhere=st.integers(0, 3))
+def test_placement_by_promise_makes_no_plan_that_would_be_refused_and_moves_nothing_that_is_held(
+    fleet: Fleet, settings: Settings, nowhere: int
+) -> None:
+    seen = placed(fleet.snapshot())
+    places = seen.places
+    assert places is not None
+    places.brokers.height[:nowhere] = np.nan
+    seen = replace(seen, held=np.arange(len(seen.topics)) % 3 == 0)
+    plan = epulsar(seen, settings, NOW_S)
+    assert objections(plan, seen) == []
+    held = {topic for topic, each in zip(seen.topics, seen.held.tolist(), strict=True) if each}
+    unknown = set(seen.brokers[:nowhere])
+    bounds = dict(zip(seen.topics, places.bound_s.tolist(), strict=True))
+    for step in plan.steps:
+        assert step.topic not in held
+        assert not (set(step.brokers) & unknown and bounds[step.topic] < np.inf)
 
 
 @every_policy

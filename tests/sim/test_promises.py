@@ -20,7 +20,10 @@ from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.route import Strategy
 from nearcast.domain.slo import Slo
+from nearcast.domain.snapshot_json import read_snapshot
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
+from nearcast.policies.epulsar import epulsar
+from nearcast.policies.settings import Settings
 from nearcast.sim.check import CheckResult
 from nearcast.sim.deployment import BUS, DIALECT, Deployment
 from nearcast.sim.loop import in_virtual_time
@@ -269,3 +272,19 @@ async def test_what_cannot_be_promised_is_refused_with_the_reason(start_fleet: S
         Crowd(fleet, {"t": 95.0}).report()
         shown = await operator.rebalance("plan", policy="all-pairs")
         assert "It is for the lab; a fleet has 'epulsar'" in shown.refused
+
+
+@in_virtual_time
+async def test_what_the_leader_sees_gives_the_same_plan_elsewhere(start_fleet: StartFleet) -> None:
+    fleet = await promised(start_fleet, LoopSettings(policy="epulsar"))
+    assert fleet.leader is not None
+    await fleet.leader.move("t", Strategy.SINGLE, ("b0",))
+    Crowd(fleet, {"t": 95.0, "u": 5.0}).report()
+    async with operator_of(fleet) as operator:
+        shown = await operator.rebalance("plan")
+        seen = read_snapshot(await operator.snapshot())
+    plan = epulsar(seen, Settings(), seen.at_s)
+    assert [(each.topic, each.brokers, each.reason) for each in shown.steps] == [
+        (each.topic, each.brokers, each.reason) for each in plan.steps
+    ]
+    assert shown.steps

@@ -9,6 +9,7 @@ from nearcast.domain.snapshot import Snapshot
 
 _FULL = 1.0
 _SLACK = 1e-9
+_SLACK_S = 1e-6
 
 
 def objections(plan: Plan, now: Snapshot, most: int | None = None) -> list[str]:
@@ -71,5 +72,5 @@ def _broken_promises(plan: Plan, now: Snapshot, topics: dict[str, int], brokers:
     return [
         f"topic {now.topics[topic[at]]!r} would be at {1e3 * will_s[at]:.1f} ms on {now.brokers[receiver[at]]!r}, where"
         f" {1e3 * places.bound_s[topic[at]]:.1f} ms are promised; now it is at {1e3 * was_s[at]:.1f} ms"
-        for at in np.flatnonzero(will_s > allowed_s + _SLACK).tolist()
+        for at in np.flatnonzero(will_s > allowed_s + _SLACK_S).tolist()
     ]

@@ -6,15 +6,19 @@ that is filled while its operator waits for it to empty.
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Annotated, Final, Literal
 
 import msgspec
+import numpy as np
 
+from nearcast.domain import places_json
 from nearcast.domain.errors import ConfigError, RingError, SnapshotError
 from nearcast.domain.load import BrokerReport, Resources, TopicLoad
+from nearcast.domain.places_json import FilePlaces
 from nearcast.domain.ring import DEFAULT_VNODES, Ring
 from nearcast.domain.route import Strategy, route
 from nearcast.domain.snapshot import Snapshot
@@ -47,9 +51,11 @@ class _Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`capacity_bytes_per_s` is null for a broker that has not said what it can send."""
+
     at_s: float
     out_bytes_per_s: _Rate
-    capacity_bytes_per_s: Annotated[float, msgspec.Meta(gt=0)]
+    capacity_bytes_per_s: Annotated[float, msgspec.Meta(gt=0)] | None
     topics: tuple[_Load, ...] = ()
     used: _Resources = _Resources()
     most: _Resources = _Resources()
@@ -80,7 +86,9 @@ class _Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that a policy may see. Times are seconds of one clock, rates are per second."""
+    """All that a policy may see. Times are seconds of one clock, rates are per second. `held`: topics that a policy for
+    promises leaves where they are.
+    """
 
     schema: Literal["nearcast.snapshot/1"]
     at_s: float
@@ -89,6 +97,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routes: tuple[_Route, ...] = ()
     planned_s: float | None = None
     renting: _Count = 0
+    held: tuple[_Name, ...] = ()
+    places: FilePlaces | None = None
 
 
 _decoder = msgspec.json.Decoder(_File)
@@ -103,7 +113,17 @@ def write_snapshot(snapshot: Snapshot) -> bytes:
     )
     routes = tuple(_Route(topic, each.epoch, each.strategy, each.brokers) for topic, each in snapshot.routes().items())
     ring = _Ring(snapshot.ring.brokers, snapshot.ring.version, snapshot.ring.vnodes)
-    file = _File(SNAPSHOT_VERSION, snapshot.at_s, ring, brokers, routes, snapshot.planned_s, snapshot.renting)
+    file = _File(
+        SNAPSHOT_VERSION,
+        snapshot.at_s,
+        ring,
+        brokers,
+        routes,
+        snapshot.planned_s,
+        snapshot.renting,
+        tuple(snapshot.topics[at] for at in np.flatnonzero(snapshot.held).tolist()),
+        None if snapshot.places is None else places_json.written(snapshot.places, snapshot.brokers, snapshot.topics),
+    )
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
 
@@ -128,7 +148,7 @@ def snapshot_schema() -> bytes:
         "title": SNAPSHOT_VERSION,
         **msgspec.json.schema(_File),
     }
-    # The classes' names are this module's affair; what a reader sees is the name of the thing.
+    # The classes' names are the code's affair; what a reader sees is the name of the thing.
     text = re.sub(rb'"(#/\$defs/)?_', rb'"\1', msgspec.json.encode(described))
     return msgspec.json.format(text, indent=2) + b"\n"
 
@@ -149,19 +169,24 @@ def _written(report: BrokerReport | None) -> _Report | None:
         for load in report.topics
     )
     used, most = _Resources(**asdict(report.used)), _Resources(**asdict(report.most))
-    return _Report(report.at_s, report.out_bytes_per_s, report.capacity_bytes_per_s, loads, used, most)
+    capacity = report.capacity_bytes_per_s if report.capacity_bytes_per_s < math.inf else None
+    return _Report(report.at_s, report.out_bytes_per_s, capacity, loads, used, most)
 
 
 def _snapshot_of(file: _File) -> Snapshot:
     _must_be_once("brokers", [broker.name for broker in file.brokers])
     _must_be_once("routes", [each.topic for each in file.routes])
-    return Snapshot.of(
+    places = file.places
+    if places is not None:
+        _must_be_once("places.brokers", [each.name for each in places.brokers])
+        _must_be_once("places.topics", [each.topic for each in places.topics])
+    found = Snapshot.of(
         [
             BrokerReport(
                 broker.name,
                 broker.report.at_s,
                 broker.report.out_bytes_per_s,
-                broker.report.capacity_bytes_per_s,
+                math.inf if broker.report.capacity_bytes_per_s is None else broker.report.capacity_bytes_per_s,
                 tuple(TopicLoad(**msgspec.structs.asdict(load)) for load in broker.report.topics),
                 Resources(**msgspec.structs.asdict(broker.report.used)),
                 Resources(**msgspec.structs.asdict(broker.report.most)),
@@ -176,7 +201,10 @@ def _snapshot_of(file: _File) -> Snapshot:
         draining=[broker.name for broker in file.brokers if broker.draining],
         planned_s=file.planned_s,
         renting=file.renting,
+        named=[] if places is None else [each.topic for each in places.topics],
+        held=file.held,
     )
+    return found if places is None else replace(found, places=places_json.read(places, found.brokers, found.topics))
 
 
 def _must_be_once(where: str, names: list[str]) -> None:

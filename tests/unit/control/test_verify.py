@@ -4,10 +4,13 @@ from dataclasses import replace
 
 from nearcast.control.verify import objections
 from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.placing import places_of
 from nearcast.domain.plan import Plan, Step
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
+from nearcast.domain.slo import Slo
 from nearcast.domain.snapshot import Snapshot
+from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
 
 SINGLE = Strategy.SINGLE
 STEP = Step("t", SINGLE, ("H1",), SINGLE, ("H0",), "too much at H0")
@@ -51,3 +54,24 @@ def test_a_broker_filled_beyond_its_capacity_is_an_objection_unless_it_was_worse
 
 def test_the_last_broker_is_not_released() -> None:
     assert objections(replace(PLAN, release=("H0", "H1")), seen()) == ["no broker would be left"]
+
+
+def on_a_line(*, clients_ms: float, bound_ms: float) -> Snapshot:
+    """H0 is at 0 ms, H1 at 50, and the topic's clients are somewhere."""
+    now = seen()
+    spot = Spot((2e-3 * clients_ms,), 0.0)
+    told = [BrokerPlace("H0", Spot((0.0,), 0.0), (TopicPlace("t", spot, spot),)), BrokerPlace("H1", Spot((0.1,), 0.0))]
+    return replace(now, places=places_of(now, told, {"t": Slo(95, bound_ms)}))
+
+
+def test_a_promise_that_would_be_broken_by_more_than_now_is_an_objection() -> None:
+    assert objections(PLAN, on_a_line(clients_ms=10.0, bound_ms=40.0)) == [
+        "topic 't' would be at 80.0 ms on 'H1', where 40.0 ms are promised; now it is at 20.0 ms"
+    ]
+    assert objections(PLAN, on_a_line(clients_ms=10.0, bound_ms=100.0)) == []
+    assert objections(PLAN, on_a_line(clients_ms=30.0, bound_ms=10.0)) == [], "it is broken, but less than before"
+
+
+def test_more_moves_than_may_be_are_an_objection() -> None:
+    assert objections(PLAN, seen(), most=1) == []
+    assert objections(PLAN, seen(), most=0) == ["1 topics would move; at most 0 may"]

@@ -1,6 +1,8 @@
 """The snapshot file: versioned JSON with a published schema."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,13 @@ import pytest
 
 from nearcast.domain.errors import SnapshotError
 from nearcast.domain.load import BrokerReport, Resources, TopicLoad
+from nearcast.domain.placing import places_of
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Strategy, route
+from nearcast.domain.slo import Slo
 from nearcast.domain.snapshot import Snapshot
 from nearcast.domain.snapshot_json import read_snapshot, snapshot_schema, write_snapshot
+from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "snapshot.schema.json"
 
@@ -46,6 +51,57 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
     assert (read.ring, read.ring.version) == (a_snapshot().ring, 2)
     assert (read.brokers, read.sites) == (("b1", "b2", "b3"), ("boston", "", ""))
     assert (read.draining.tolist(), read.silent.tolist()) == ([False, True, False], [False, False, True])
+
+
+def test_where_everybody_is_is_read_as_it_was_written_and_so_are_topics_that_only_places_name() -> None:
+    seen = Snapshot.of(
+        [BrokerReport("b1", 9.0, 0.0, math.inf), BrokerReport("b2", 9.0, 0.0, 100.0)],
+        {},
+        Ring(("b1", "b2")),
+        at_s=10.0,
+        named=("t", "u"),
+        held=("u",),
+    )
+    at = Spot((0.01, 0.02), 0.001)
+    told = [BrokerPlace("b2", at, (TopicPlace("t", at, at, 0.002, 0.05),))]
+    seen = replace(seen, places=places_of(seen, told, {"t": Slo(95, 20.0)}))
+    written = write_snapshot(seen)
+    read = read_snapshot(written)
+    assert write_snapshot(read) == written
+    assert read.places is not None
+    assert seen.places is not None
+    for name in ("deviation_s", "worst_s", "bound_s"):
+        assert getattr(read.places, name).tolist() == getattr(seen.places, name).tolist()
+    assert read.places.brokers.height.tolist() == pytest.approx([math.nan, 0.0005], nan_ok=True)
+    assert (read.topics, read.held.tolist()) == (("t", "u"), [False, True])
+    assert read.capacity.tolist() == [math.inf, 100.0]
+
+
+def _placed(**places: Any) -> bytes:
+    return with_change(places=places)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (_placed(brokers=[{"name": "b9", "at": {"vec": [1.0], "height": 0.0}}]), "a broker 'b9' that is not in brok"),
+        (_placed(topics=[{"topic": "t"}, {"topic": "t"}]), "places.topics has 't' twice"),
+        (_placed(topics=[{"topic": "t", "worst_s": -1.0}]), "worst_s"),
+        (_placed(topics=[{"topic": "t", "worst": 1.0}]), "unknown field `worst`"),
+        (
+            _placed(
+                brokers=[
+                    {"name": "b1", "at": {"vec": [1.0], "height": 0.0}},
+                    {"name": "b2", "at": {"vec": [1.0, 2.0], "height": 0.0}},
+                ]
+            ),
+            "places of 1 and of 2 dimensions",
+        ),
+    ],
+)
+def test_places_that_cannot_be_are_refused_with_the_reason(content: bytes, message: str) -> None:
+    with pytest.raises(SnapshotError, match=message):
+        read_snapshot(content, "f.json")
 
 
 def test_the_published_schema_is_that_of_the_code() -> None:

@@ -2,12 +2,9 @@
 
 import typer
 
+from nearcast.cli.plan.compute import compute_plan
 from nearcast.cli.plan.show import show_plan
 
-app = typer.Typer(help="See the plan: the ring and the routes over it.", no_args_is_help=True)
+app = typer.Typer(help="See the plan: the ring and the routes over it; and compute another.", no_args_is_help=True)
 app.command("show")(show_plan)
-
-
-@app.callback()
-def plan() -> None:
-    pass  # keeps the noun while it has one verb
+app.command("compute")(compute_plan)

@@ -1,18 +1,49 @@
 """`nearcast plan show`."""
 
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from nearcast.cli.connect import records_of
+from nearcast.cli.connect import operator_of, records_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
 from nearcast.cli.topic.record import record_facts
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.snapshot_json import read_snapshot
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 
 
-def show_plan(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
+def show_plan(
+    config: ConfigFile = None,
+    *,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what a policy sees now to FILE, for `plan compute`.", dir_okay=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show the plan as the store has it: the ring's brokers, and every route."""
-    raise typer.Exit(run(_show(load_config(config), as_json)))
+    loaded = load_config(config)
+    if snapshot is not None:
+        raise typer.Exit(run(_write(loaded, snapshot, as_json)))
+    raise typer.Exit(run(_show(loaded, as_json)))
+
+
+async def _write(config: Config, file: Path, as_json: bool) -> None:
+    async with operator_of(config) as operator:
+        content = await operator.snapshot()
+    try:
+        await asyncio.to_thread(file.write_bytes, content)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
+    seen = read_snapshot(content)
+    if as_json:
+        print_json({"file": str(file), "brokers": len(seen.brokers), "topics": len(seen.topics)})
+    else:
+        print(f"{file}: {len(seen.brokers)} brokers, {len(seen.topics)} topics; `nearcast plan compute` reads it")
 
 
 async def _show(config: Config, as_json: bool) -> None:

@@ -1,0 +1,75 @@
+"""`nearcast plan compute`: what a policy makes of a snapshot, without a fleet."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from nearcast.cli.options import AsJson, ConfigFile
+from nearcast.cli.output import print_json, print_table
+from nearcast.control.loop import LoopSettings
+from nearcast.control.restraint import within_budget
+from nearcast.control.verify import objections
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.plan import Plan
+from nearcast.domain.snapshot_json import read_snapshot
+from nearcast.policies.registry import policy_named
+from nearcast.transport.config import find_config, load_config
+
+_SHOWN = 40
+
+
+def compute_plan(
+    *,
+    policy: Annotated[str, typer.Option(help="The policy's name.")],
+    snapshot: Annotated[Path, typer.Option(metavar="FILE", help="As `plan show --snapshot` writes it.")],
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the plan that the leader would make of a snapshot, with the settings of the deployment's file if there is
+    one. Nothing moves.
+    """
+    try:
+        content = snapshot.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{snapshot}: cannot be read: {error.strerror}") from error
+    seen, loop = read_snapshot(content, str(snapshot)), _settings(config)
+    plan = within_budget(policy_named(policy)(seen, loop.settings, seen.at_s), loop.most_moves)
+    against = objections(plan, seen, most=loop.most_moves)
+    if as_json:
+        print_json({**msgspec.to_builtins(plan), "objections": against})
+    else:
+        _show(plan, against)
+
+
+def _settings(config: Path | None) -> LoopSettings:
+    if config is None:
+        try:
+            find_config()
+        except ConfigError:
+            return LoopSettings()
+    return load_config(config).loop
+
+
+def _show(plan: Plan, against: list[str]) -> None:
+    print(f"{plan.policy}: {len(plan.steps)} topics would move")
+    if plan.steps:
+        rows = [
+            (
+                step.topic,
+                f"{step.was_strategy} on {', '.join(step.was_brokers)}",
+                f"{step.strategy} on {', '.join(step.brokers)}",
+                step.reason,
+            )
+            for step in plan.steps[:_SHOWN]
+        ]
+        print_table(("topic", "from", "to", "reason"), rows)
+        if len(plan.steps) > _SHOWN:
+            print(f"and {len(plan.steps) - _SHOWN} more; --json has them")
+    if plan.rent:
+        print(f"rents {plan.rent}")
+    if plan.release:
+        print(f"releases {', '.join(plan.release)}")
+    for line in (*plan.reasons, *(f"would not be applied: {why}" for why in against)):
+        print(line)

@@ -1,0 +1,70 @@
+"""`nearcast plan compute`: a decision replayed from a file."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nearcast.cli.main import app
+from nearcast.domain.load import BrokerReport
+from nearcast.domain.placing import places_of
+from nearcast.domain.ring import Ring
+from nearcast.domain.route import Route, Strategy
+from nearcast.domain.slo import Slo
+from nearcast.domain.snapshot import Snapshot
+from nearcast.domain.snapshot_json import write_snapshot
+from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
+from nearcast.policies.epulsar import epulsar
+from nearcast.policies.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NEARCAST_CONFIG", raising=False)
+
+
+def far_away() -> Snapshot:
+    reports = [BrokerReport(name, 0.0, 0.0, 100.0) for name in ("a", "b")]
+    routes = {"t": Route(1, Strategy.SINGLE, ("a",))}
+    seen = Snapshot.of(reports, routes, Ring(("a", "b")), at_s=7.0)
+    here = Spot((0.2,), 0.0)
+    told = [
+        BrokerPlace("a", Spot((0.0,), 0.0), (TopicPlace("t", here, here, 0.0, 0.4),)),
+        BrokerPlace("b", Spot((0.19,), 0.0)),
+    ]
+    return dataclasses.replace(seen, places=places_of(seen, told, {"t": Slo(95, 40.0)}))
+
+
+def test_the_plan_of_a_file_is_that_of_the_policy(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_bytes(write_snapshot(far_away()))
+    asked = ["plan", "compute", "--policy", "epulsar", "--snapshot", "s.json"]
+    shown = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    (step,) = epulsar(far_away(), Settings(), 7.0).steps
+    assert (shown["at_s"], shown["objections"]) == (7.0, [])
+    (found,) = shown["steps"]
+    assert (found["topic"], found["brokers"], found["reason"]) == ("t", ["b"], step.reason)
+    assert found["forecast"]["predicted_ms"] == 10.0
+    text = CliRunner().invoke(app, asked).stdout
+    assert "epulsar: 1 topics would move" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "policy", "message"),
+    [
+        (b"{}", "epulsar", "s.json: is not a nearcast snapshot"),
+        (write_snapshot(far_away()), "best", "policy 'best' is not known"),
+        (write_snapshot(far_away()), "all-pairs", "It is for the lab"),
+        (None, "epulsar", "s.json: cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_with_the_reason(
+    tmp_path: Path, content: bytes | None, policy: str, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "s.json").write_bytes(content)
+    result = CliRunner().invoke(app, ["plan", "compute", "--policy", policy, "--snapshot", "s.json"])
+    assert result.exit_code != 0
+    assert message in f"{result.output}{result.exception}"
