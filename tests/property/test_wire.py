@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nearcast.domain.errors import WireError
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.route import Route, Strategy
+from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
 from nearcast.wire.dialect import NEWEST, Dialect
 from nearcast.wire.envelope import (
@@ -28,6 +29,7 @@ from nearcast.wire.envelope import (
     notice,
 )
 from nearcast.wire.loads import Counts, Load, TopicCount
+from nearcast.wire.places import Echo, Located, Placed, Position
 
 DIALECT = Dialect(b"fleet")
 
@@ -47,7 +49,7 @@ def routes(draw: st.DrawFn) -> Route:
 
 st.register_type_strategy(Route, routes())
 kinds = [*get_args(control.OnTopic), *get_args(control.ToAgent), *get_args(control.ToClient)]
-kinds += [*get_args(control.ToCoordinator), *get_args(control.Answered), Counts]
+kinds += [*get_args(control.ToCoordinator), *get_args(control.Answered), *get_args(control.Survey)]
 # MessagePack has no integers beyond 64 bits, and a NaN is unequal to itself.
 st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False))
@@ -64,6 +66,20 @@ counts = st.builds(TopicCount, st.from_regex(r"[a-z]{1,9}", fullmatch=True), num
 st.register_type_strategy(
     Counts, st.builds(Counts, names, st.floats(0.1, 3600), st.lists(counts, max_size=5).map(tuple))
 )
+# Nor times that cannot be.
+times, positions = st.floats(0, 1e9), st.builds(Position, st.lists(st.floats(-1, 1), max_size=8).map(tuple))
+st.register_type_strategy(
+    Echo,
+    st.builds(
+        Echo, names, numbers, times, st.floats(1e9, 1e10), positions, uncertainty_s=st.none() | times, peers=st.just(())
+    ),
+)
+st.register_type_strategy(Located, st.builds(Located, names, positions, *(st.none() | times,) * 2, names, times))
+spots = st.builds(Spot, st.lists(st.floats(-1, 1), max_size=8).map(tuple), times)
+latencies = st.none() | st.builds(Latencies)
+topic_places = st.builds(TopicPlace, names, st.none() | spots, st.none() | spots, times, times, latencies)
+broker_places = st.builds(BrokerPlace, names, spots, st.lists(topic_places, max_size=3).map(tuple))
+st.register_type_strategy(Placed, st.builds(Placed, broker_places))
 loads = st.builds(TopicLoad, names, rates, rates, rates, rates, numbers, numbers)
 capacities = st.just(math.inf) | st.floats(1, 1e12)
 reports = st.builds(BrokerReport, names, rates, rates, capacities, st.lists(loads, max_size=5).map(tuple))

@@ -3,19 +3,23 @@
 It has a link to its own broker, one to the control bus, and links to other brokers as paths need them.
 """
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
 from nearcast.agent.analyzer import Analyzer, Users
 from nearcast.agent.counters import Counters
 from nearcast.agent.reporter import Reporter
+from nearcast.agent.survey import Survey
 from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.dispatcher import Dispatcher, Said
+from nearcast.control.fleet_time import FleetTime
 from nearcast.control.forwarder import MOST_INCARNATIONS
 from nearcast.control.instructions import Answer, Attach, Detach, Reply, Say, Send
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
+from nearcast.control.whereabouts import Pace, Whereabouts
 from nearcast.domain.errors import ConfigError, LinkError
 from nearcast.domain.load import BrokerReport
 from nearcast.domain.ring import Ring
@@ -25,6 +29,7 @@ from nearcast.transport.crew import Crew
 from nearcast.wire.control import (
     AGENT_SUBJECT,
     COORDINATOR_SUBJECT,
+    Alive,
     Ask,
     Bye,
     Hello,
@@ -42,6 +47,7 @@ from nearcast.wire.control import (
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import decode, encode
 from nearcast.wire.loads import Counts, load_of
+from nearcast.wire.places import Located, Placed, Probe
 from nearcast.wire.rejects import Rejects
 
 _CONFIRM_S = 0.1
@@ -53,7 +59,9 @@ class Agent:
     """`incarnation` must differ from every earlier one of the same broker: a random number below MOST_INCARNATIONS.
 
     With an `analyzer`, what clients count is reported to the coordinator, with `counters` also what the server counts.
-    `learn` is told where brokers are that came later, before `connect` is asked for them.
+    `learn` is told where brokers are that came later, before `connect` is asked for them. With a `pace` it finds out
+    where its broker is among the others and what the fleet's time is, and reports where the clients of topics are;
+    `chance` then gives numbers between 0 and 1.
     """
 
     def __init__(
@@ -71,6 +79,8 @@ class Agent:
         analyzer: Analyzer | None = None,
         counters: Counters | None = None,
         learn: LearnAddresses = forget_addresses,
+        pace: Pace | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         if not 0 < incarnation < MOST_INCARNATIONS:
             raise ConfigError(
@@ -90,6 +100,21 @@ class Agent:
         self._reporter: Reporter | None = None
         if analyzer is not None:
             self._reporter = Reporter(analyzer, counters, clock, users=self._users, say=self._report)
+        self._survey: Survey | None = None
+        if pace is not None:
+            self._survey = Survey(
+                Whereabouts(f"agent-{broker}", pace, FleetTime(), chance, broker=broker),
+                broker,
+                connect,
+                clock,
+                self._crew,
+                dialect=dialect,
+                rejects=self.rejects,
+                users=self._users,
+                ring=lambda: self.machine.ring.brokers,
+                say=self._report_places,
+                learn=learn,
+            )
 
     def start(self) -> None:
         self._pool.reach(self.broker)
@@ -97,6 +122,8 @@ class Agent:
         self._tick()
         if self._reporter is not None:
             self._reporter.start(self._crew)
+        if self._survey is not None:
+            self._survey.start()
 
     @property
     def connected(self) -> bool:
@@ -105,6 +132,8 @@ class Agent:
 
     async def close(self) -> None:
         self._alarm.cancel()
+        if self._survey is not None:
+            await self._survey.close()
         await self._pool.close()
         await self._crew.close()
         if self._reporter is not None:
@@ -113,6 +142,8 @@ class Agent:
     async def abandon(self) -> None:
         """Ends at once, without a goodbye: what a crash looks like from outside."""
         self._alarm.cancel()
+        if self._survey is not None:
+            self._survey.cancel()
         await self._crew.close()
 
     # What comes in
@@ -125,17 +156,34 @@ class Agent:
         return None
 
     def _from_clients(self, data: bytes) -> None:
+        now = self._clock.now()
         message = self.rejects.read(lambda: unseal(data, self._dialect), f"clients of {self.broker}")
         if isinstance(message, _FROM_CLIENTS_AND_PEERS):
-            self._do(self.machine.message(message, self._clock.now()))
+            self._do(self.machine.message(message, now))
         elif isinstance(message, Counts) and self._reporter is not None:
-            self._reporter.analyzer.counted(message, self._clock.now())
+            self._reporter.analyzer.counted(message, now)
+        if self._survey is None:
+            return
+        match message:
+            case Probe():
+                echo = self._survey.answer(message, now)
+                self._pool.publish(self.broker, client_subject(message.asker), seal(echo, self._dialect))
+            case Located():
+                self._survey.located(message)
+            case Counts():
+                self._survey.counted(message)
+            case _:
+                pass
 
     def _from_coordinator(self, data: bytes) -> None:
         message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
         if isinstance(message, _FROM_COORDINATOR):
             if isinstance(message, Prepare | Renew | RingChange) and message.addresses:
                 self._learn(message.addresses)
+                if self._survey is not None:
+                    self._survey.told_of(message.addresses)
+            if isinstance(message, Renew) and self._survey is not None:
+                self._survey.renewed(message)
             self._do(self.machine.message(message, self._clock.now()))
 
     def _on_topic(self, topic: str) -> Callable[[bytes], None]:
@@ -180,6 +228,8 @@ class Agent:
                 case Reply(client, message):
                     self._pool.publish(self.broker, client_subject(client), seal(message, self._dialect))
                 case Answer(message):
+                    if isinstance(message, Alive) and self._survey is not None:
+                        message = self._survey.dated(message)
                     self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(message, self._dialect))
                 case Attach():
                     self._attach(topic)
@@ -200,6 +250,7 @@ class Agent:
         return {
             topic: Users(
                 frozenset(entry.client for entry in each.clients.entries.values() if not entry.publisher),
+                frozenset(entry.client for entry in each.clients.entries.values() if entry.publisher),
                 tapped=bool(each.attached),
                 forwarded=each.forwards,
             )
@@ -211,6 +262,10 @@ class Agent:
             handed_over, handovers = self.machine.handovers()
             report = replace(report, handed_over=handed_over, handovers=handovers)
             self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(load_of(report), self._dialect))
+
+    def _report_places(self, placed: Placed) -> None:
+        if self._pool.up(self._bus):
+            self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(placed, self._dialect))
 
     # Confirmations of what was forwarded
 

@@ -67,6 +67,7 @@ class Users:
     send here what was published elsewhere."""
 
     subscribers: frozenset[str] = frozenset()
+    publishers: frozenset[str] = frozenset()
     tapped: bool = False
     forwarded: bool = False
 

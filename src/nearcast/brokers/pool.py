@@ -6,7 +6,7 @@ know of the break and send again what matters.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from nearcast.brokers.link import Connect, Link, Receive
@@ -68,6 +68,11 @@ class LinkPool:
     def reach(self, broker: str) -> None:
         """Connects, if that has not begun yet."""
         self._peer(broker)
+
+    def keep(self, brokers: Container[str]) -> None:
+        """Leaves all others. For a pool whose links nobody holds on to."""
+        for broker in [each for each in self._peers if each not in brokers]:
+            self._crew.start(self._peers.pop(broker).leave(), f"leave {broker}")
 
     def reached(self, broker: str) -> bool:
         """Whether there has been a connection, even if it is broken now."""
@@ -135,6 +140,7 @@ class _Peer:
         self._wanted: dict[str, _Want | None] = {}  # orders not yet carried out
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=_MOST_WAITING)
         self._working = False
+        self._left = False
 
     def publish(self, subject: str, data: bytes) -> None:
         if self.open:
@@ -151,18 +157,28 @@ class _Peer:
 
     async def connect(self, connect: Connect) -> None:
         retry_s = _FIRST_RETRY_S
-        while self.link is None:
+        while self.link is None and not self._left:
             try:
                 self.link = await connect(self.broker, self._changed)
             except LinkDown:
                 await self._clock.sleep(retry_s)
                 retry_s = min(2 * retry_s, _LAST_RETRY_S)
-        if self._inbox is None:
+        if self._left:
+            await self.leave()
+        elif self._inbox is None:
             self._opened()
         else:
             want = _Want(self._inbox.receive, self._opened)
             self._wanted = {self._inbox.subject: want, **self._wanted}
         self._work()
+
+    async def leave(self) -> None:
+        """For good, also when it is only just being reached."""
+        self._left = True
+        self._wanted.clear()
+        link, self.link = self.link, None
+        if link is not None:
+            await link.close()
 
     def _opened(self) -> None:
         self.open = True

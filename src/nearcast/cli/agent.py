@@ -13,6 +13,7 @@ from nearcast.agent.counters import counters_of
 from nearcast.brokers.connect import connector
 from nearcast.cli.options import ConfigFile
 from nearcast.control.forwarder import MOST_INCARNATIONS
+from nearcast.control.whereabouts import AGENT_PACE
 from nearcast.domain.errors import ConfigError
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, BrokerAt, Config, load_config
@@ -57,6 +58,7 @@ async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Eve
         analyzer=Analyzer(broker, at.out_bytes_per_s or math.inf, at.most) if config.counts else None,
         counters=counters_of(at, agent=name, clock=clock) if config.counts else None,
         learn=directory.learn,
+        pace=AGENT_PACE if config.counts else None,
     )
     agent.start()
     try:

@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Callable, Coroutine
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,11 +12,14 @@ from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.client.publication import Publication
 from nearcast.client.subscription import OnMessage, OnReport, Overflow, Subscription
+from nearcast.client.survey import Survey
+from nearcast.control.fleet_time import FleetTime
 from nearcast.control.publisher import Publisher
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.subscriber import Subscriber
 from nearcast.control.tally import Tally
 from nearcast.control.timing import Timing
+from nearcast.control.whereabouts import Pace, Whereabouts
 from nearcast.domain.errors import ConfigError, LinkClosed
 from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
@@ -23,6 +27,7 @@ from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
 from nearcast.wire.control import AGENT_SUBJECT, Generation, Unsure, Welcome, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
+from nearcast.wire.places import Echo
 from nearcast.wire.rejects import Rejects
 
 
@@ -33,6 +38,9 @@ class Client:
     publisher ids, so that a seeded run repeats itself; leave it out in production. With `count_every_s`, the agents
     of the brokers in use are told so often what was sent and received there, if anything was. `learn` is told where
     brokers are that came later, before `connect` is asked for them.
+
+    With a `pace` it finds out where it is and what the fleet's time is, and says so to the agents of the brokers in
+    use. A client that moves names the broker nearest to it as its `gateway`, and another one with `set_gateway`.
     """
 
     def __init__(
@@ -48,6 +56,8 @@ class Client:
         rng: random.Random | None = None,
         count_every_s: float | None = None,
         learn: LearnAddresses = forget_addresses,
+        pace: Pace | None = None,
+        gateway: str = "",
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -69,11 +79,26 @@ class Client:
         self._publications: dict[str, Publication] = {}
         self._by_id: dict[int, Publication] = {}
         self._subscriptions: dict[str, Subscription] = {}
-        self._tally = Tally(name)
+        self._time = FleetTime()
+        self._tally = Tally(name, self._time)
         self._count_every_s = count_every_s
         self._learn = learn
         self._counting = False
         self._closed = False
+        self._survey: Survey | None = None
+        if pace is not None:
+            self._survey = Survey(
+                Whereabouts(name, pace, self._time, self._rng.random, gateway=gateway),
+                self._pool,
+                connect,
+                self._clock,
+                self._crew,
+                dialect=dialect,
+                rejects=self.rejects,
+                used=self._used,
+                ring=lambda: self._ring.brokers,
+                learn=learn,
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -165,6 +190,21 @@ class Client:
         """What this client is subscribed to, or about to be."""
         return tuple(self._subscriptions)
 
+    def set_gateway(self, broker: str) -> None:
+        """The client has moved, and this broker is nearest to it now: agents are told at once, if at all."""
+        if self._survey is not None:
+            self._survey.set_gateway(broker)
+
+    def time_ns(self) -> int:
+        """The fleet's time, by which `Message.sent_ns` is; the wall clock's while the fleet's is not known."""
+        now = self._clock.now()
+        self._time.unknown(self._clock.wall() - now)
+        return int((now + self._time.ahead_s) * 1e9)
+
+    def time_uncertainty_s(self) -> float | None:
+        """By how much `time_ns` may differ from the fleet's; None while it is the wall clock's."""
+        return self._time.uncertainty_s(self._clock.now())
+
     async def close(self) -> None:
         """Says goodbye everywhere, hands over what was published, and ends. Whoever still waits gets a LinkClosed."""
         self._closed = True
@@ -174,11 +214,15 @@ class Client:
             publication.close()
         if self._counting:
             self._tell_counts(least_s=self._count_every_s or 0.0)
+        if self._survey is not None:
+            await self._survey.close()
         await self._pool.close()
         await self._crew.close()
 
     async def abandon(self) -> None:
         """Ends at once, without a goodbye: what a crash looks like from outside."""
+        if self._survey is not None:
+            self._survey.cancel()
         await self._crew.close()
 
     # Within
@@ -188,10 +232,21 @@ class Client:
             raise LinkClosed(f"client {self.name!r} is closed; start another one")
 
     def _count(self) -> None:
-        if self._count_every_s is not None and not self._counting:
-            self._counting = True
+        """With the first topic: a client that has none says nothing and asks nobody."""
+        if self._counting:
+            return
+        self._counting = True
+        if self._count_every_s is not None:
             self._tally.begin(self._clock.now())
             self._crew.start(self._tell_often(self._count_every_s), f"counts of {self.name}")
+        if self._survey is not None:
+            self._survey.start()
+
+    def _used(self) -> list[str]:
+        """Brokers where this client has topics."""
+        targets = (each.machine.targets for each in self._publications.values())
+        attached = (each.machine.attachments for each in self._subscriptions.values())
+        return list(dict.fromkeys(chain(*targets, *attached)))
 
     async def _tell_often(self, every_s: float) -> None:
         while True:
@@ -213,6 +268,8 @@ class Client:
             message = self.rejects.read(lambda: unseal(data, self._dialect), f"agent of {broker}")
             if isinstance(message, Welcome | Unsure | Generation):
                 self._answered(message, broker)
+            elif isinstance(message, Echo) and self._survey is not None:
+                self._survey.echo(message)
 
         return Inbox(client_subject(self.name), receive)
 

@@ -7,16 +7,18 @@ from pathlib import Path
 
 from nearcast.brokers.connect import connector
 from nearcast.client.client import Client
+from nearcast.control.whereabouts import CLIENT_PACE
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.directory import Directory
 
 COUNT_S = 1.0
 
 
-def open_client(config: Config | Path | None = None, *, name: str = "", site: str = "") -> Client:
+def open_client(config: Config | Path | None = None, *, name: str = "", site: str = "", gateway: str = "") -> Client:
     """Without `config`, the file that NEARCAST_CONFIG names, or the one in the usual places.
 
-    `site` chooses the ways that the file has for it. A name is made up when none is given; it must be unique.
+    `site` chooses the ways that the file has for it. A name is made up when none is given; it must be unique. A client
+    that moves names the broker nearest to it as its `gateway`.
     """
     if not isinstance(config, Config):
         config = load_config(config)
@@ -30,6 +32,8 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
         timing=config.timing,
         count_every_s=COUNT_S if config.counts else None,
         learn=directory.learn,
+        pace=CLIENT_PACE if config.counts else None,
+        gateway=gateway,
     )
 
 

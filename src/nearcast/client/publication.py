@@ -39,6 +39,7 @@ class Publication:
         self._crew = crew
         self._dialect = dialect
         self._tally = tally
+        self._time = tally.time
         self._rests = rests
         self._used_s = clock.now()
         self._count = tally.sent(machine.targets, machine.topic)
@@ -65,11 +66,13 @@ class Publication:
             if not self._can_publish(now):
                 await self._wait_for_route(timeout_s)
                 now = clock.now()
+            self._time.unknown(clock.wall() - now)
             self._ready_until_s = machine.lease.usable_until_s()
             self._senders = [self._pool.sender(broker) for broker in machine.reachable]
         if begun is not None:
             begun(machine.seq + 1)
-        data = encode(machine.publish(payload, now, int(clock.wall() * 1e9)), self._dialect)
+        time = self._time
+        data = encode(machine.publish(payload, now, int((now + time.ahead_s) * 1e9) | time.mark), self._dialect)
         for send in self._senders:
             send(machine.topic, data)
         count = self._count

@@ -153,7 +153,7 @@ class Subscription:
         source = f"topic {self.topic} at {broker}"
         dialect, now, machine = self._dialect, self._clock.now, self.machine
         passes, deliver = machine.passes, self._deliver
-        count = self._tally.received(broker, self.topic)
+        count, time = self._tally.received(broker, self.topic), self._tally.time
 
         def receive(data: bytes) -> None:
             count.messages += 1
@@ -167,10 +167,14 @@ class Subscription:
                 return
             now_s = now()
             if passes(envelope, broker, now_s):
+                if now_s >= count.sample_s:
+                    count.sample(envelope.sent_ns, now_s, time)
                 deliver(envelope)
                 return
             out = machine.frame(envelope, broker, now_s)
             if len(out) == 1 and type(out[0]) is Deliver:  # nothing but the message itself: no timer has changed
+                if now_s >= count.sample_s:
+                    count.sample(out[0].envelope.sent_ns, now_s, time)
                 deliver(out[0].envelope)
             elif out or envelope.notice is None or machine.barrier is not None:
                 self._do(out)  # else a notice for others, or a beat, which only puts off what was due

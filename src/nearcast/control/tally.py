@@ -1,31 +1,56 @@
 """What one process sends to and receives from each broker, counted by topic, and told once in a while.
 
-Who sends or receives holds a `Count` and adds to it, twice per message. All else happens when it is told.
+Who sends or receives holds a `Count` and adds to it, twice per message. All else happens when it is told. How long
+messages took is looked at on some of those that are received.
 """
 
 from __future__ import annotations
 
+import math
+
+from nearcast.control.fleet_time import FleetTime
+from nearcast.domain.sketch import bucket_of, flat
 from nearcast.wire.envelope import HEADER_BYTES
 from nearcast.wire.loads import MOST_COUNTED, MOST_SECONDS, Counts, TopicCount
+
+SAMPLE_S = 0.005
+"""At most one message of a topic in so long is looked at."""
 
 _Key = tuple[tuple[str, ...], str]
 
 
 class Count:
-    """Messages of one topic in one direction, since they were last told. `left`: no more will come."""
+    """Messages of one topic in one direction, since they were last told. `left`: no more will come.
 
-    __slots__ = ("left", "messages", "size_bytes")
+    From `sample_s` on, the next message that is received is to be given to `sample`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_took", "left", "messages", "sample_s", "size_bytes")
+
+    def __init__(self, *, sampled: bool = False) -> None:
         self.messages = 0
         self.size_bytes = 0
         self.left = False
+        self.sample_s = -math.inf if sampled else math.inf
+        self._took: dict[int, int] = {}
+
+    def sample(self, sent_ns: int, now: float, time: FleetTime) -> None:
+        """How long it took, if both ends know the fleet's time."""
+        self.sample_s = now + SAMPLE_S
+        if sent_ns & time.mark:
+            bucket = bucket_of(now + time.ahead_s - sent_ns * 1e-9)
+            self._took[bucket] = self._took.get(bucket, 0) + 1
+
+    def taken(self) -> dict[int, int]:
+        took, self._took = self._took, {}
+        return took
 
 
 class Tally:
-    __slots__ = ("_client", "_received", "_sent", "_since_s")
+    __slots__ = ("_client", "_received", "_sent", "_since_s", "time")
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, time: FleetTime | None = None) -> None:
+        self.time = time or FleetTime()
         self._client = client
         self._sent: dict[_Key, Count] = {}
         self._received: dict[_Key, Count] = {}
@@ -52,6 +77,7 @@ class Tally:
             return []
         self._since_s = now
         found: dict[str, dict[str, list[int]]] = {}
+        took: dict[tuple[str, str], dict[int, int]] = {}
         for counts, at, header_bytes in ((self._sent, 0, HEADER_BYTES), (self._received, 2, 0)):
             for key, count in list(counts.items()):
                 brokers, topic = key
@@ -61,11 +87,16 @@ class Tally:
                         row[at] += count.messages
                         row[at + 1] += count.size_bytes + header_bytes * count.messages
                     count.messages = count.size_bytes = 0
+                    if counts is self._received:
+                        took[brokers[0], topic] = count.taken()
                 if count.left:
                     del counts[key]
         out: list[tuple[str, Counts]] = []
         for broker, rows in found.items():
-            topics = tuple(TopicCount(topic, *row) for topic, row in rows.items())
+            topics = tuple(
+                TopicCount(topic, row[0], row[1], row[2], row[3], flat(took.get((broker, topic), {})))
+                for topic, row in rows.items()
+            )
             parts = (topics[first : first + MOST_COUNTED] for first in range(0, len(topics), MOST_COUNTED))
             out += [(broker, Counts(self._client, seconds, part)) for part in parts]
         return out
@@ -75,6 +106,6 @@ class Tally:
             return Count()
         count = counts.get(key)
         if count is None:
-            counts[key] = count = Count()
+            counts[key] = count = Count(sampled=counts is self._received)
         count.left = False
         return count

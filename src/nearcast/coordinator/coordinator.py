@@ -47,6 +47,7 @@ from nearcast.wire.control import (
     Ack,
     Alive,
     Answered,
+    Control,
     Frozen,
     LoadOrder,
     MoveOrder,
@@ -67,6 +68,7 @@ from nearcast.wire.rebalancing import RebalanceOrder
 from nearcast.wire.rejects import Rejects
 
 _LEADER = "leader"
+_OVERHEARD_S = 60.0  # what is older is not compared with: clocks drift
 _log = logging.getLogger(__name__)
 
 OnMove = Callable[[str, int, str], None]
@@ -101,6 +103,8 @@ class Coordinator:
         self.moves: dict[str, Move] = {}
         self.reports = Reports()
         self.places = BrokerPlaces()
+        self._ahead_s: float | None = None  # the fleet's time less our `now`
+        self._overheard_s = -math.inf
         self._store = store
         self._bus = bus
         self._dialect = dialect
@@ -317,6 +321,7 @@ class Coordinator:
             self.places = BrokerPlaces()
             self.promises.forget()
             self.decisions.forget()
+            self._overheard_s = -math.inf
             self.rebalancer.forget()
             self.brokers.forget()
             self._wake()
@@ -338,9 +343,10 @@ class Coordinator:
 
     def _receive(self, data: bytes) -> None:
         message = self.rejects.read(lambda: unseal(data, self._dialect), "agents")
-        if not self.leading:
-            return
         now = self._clock.now()
+        if not self.leading:
+            self._overhear(message, now)
+            return
         match message:
             case Ack() if message.topic in self.moves:
                 if self.agents.speaks(message.broker, message.incarnation):
@@ -389,7 +395,23 @@ class Coordinator:
         assert self.term is not None
         ring, lease_s = self.ring, self.timing.lease_s
         addresses = addresses_in(self.book, ring.brokers)
-        self.say(broker, Renew(self.term, message.asked_s, lease_s, ring.version, ring.brokers, addresses))
+        fleet_s = self._fleet_s()
+        self.say(broker, Renew(self.term, message.asked_s, lease_s, ring.version, ring.brokers, addresses, fleet_s))
+
+    def _overhear(self, message: Control | None, now: float) -> None:
+        """The fleet's time, so that it does not jump when another leads: late by the way of what was on it shortest."""
+        if isinstance(message, Alive) and message.fleet_s:
+            ahead_s = message.fleet_s - now
+            if self._ahead_s is None or now >= self._overheard_s + _OVERHEARD_S:
+                self._ahead_s, self._overheard_s = ahead_s, now
+            self._ahead_s = max(ahead_s, self._ahead_s)
+
+    def _fleet_s(self) -> float:
+        """By our clock; who leads first gives the fleet its wall clock's time."""
+        now = self._clock.now()
+        if self._ahead_s is None:
+            self._ahead_s = self._clock.wall() - now
+        return now + self._ahead_s
 
     def _answer(self, asker: str, message: Answered) -> None:
         self._pool.publish(self._bus, client_subject(asker), seal(message, self._dialect))

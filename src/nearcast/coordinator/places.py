@@ -10,11 +10,20 @@ FRESH_S = 15.0
 
 
 @dataclass(slots=True)
+class _Told:
+    """One round, complete when all its parts have come."""
+
+    round: int
+    left: int
+    topics: dict[str, TopicPlace] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class _Broker:
     place: BrokerPlace
     at_s: float
-    round: int
-    topics: dict[str, TopicPlace] = field(default_factory=dict)
+    whole: _Told
+    coming: _Told | None = None
 
 
 class BrokerPlaces:
@@ -22,12 +31,23 @@ class BrokerPlaces:
         self._newest: dict[str, _Broker] = {}
 
     def heard(self, placed: Placed, now: float) -> None:
+        """Parts of one round are put together; until all have come, the round before them holds."""
         place = placed.place
         known = self._newest.get(place.broker)
-        if known is None or known.round != placed.round:
-            known = self._newest[place.broker] = _Broker(place, now, placed.round)
+        if known is None:
+            known = self._newest[place.broker] = _Broker(place, now, _Told(placed.round, 0))
         known.place, known.at_s = place, now
-        known.topics.update({each.topic: each for each in place.topics})
+        named = {each.topic: each for each in place.topics}
+        if not placed.parts or placed.round == known.whole.round:
+            known.whole.topics.update(named)
+            return
+        coming = known.coming
+        if coming is None or coming.round != placed.round:
+            coming = known.coming = _Told(placed.round, placed.parts)
+        coming.topics.update(named)
+        coming.left -= 1
+        if not coming.left:
+            known.whole, known.coming = coming, None
 
     def forget(self, broker: str) -> None:
         """Its agent is lost."""
@@ -35,7 +55,7 @@ class BrokerPlaces:
 
     def fresh_places(self, now: float) -> tuple[BrokerPlace, ...]:
         """By name, each with all its topics."""
-        return tuple(replace(each.place, topics=tuple(each.topics.values())) for each in self._fresh(now))
+        return tuple(replace(each.place, topics=tuple(each.whole.topics.values())) for each in self._fresh(now))
 
     def brokers(self, now: float) -> tuple[BrokerPlace, ...]:
         """By name, without topics: as many as there are, this is cheap."""
@@ -43,8 +63,8 @@ class BrokerPlaces:
 
     def of(self, topic: str, now: float) -> list[tuple[str, TopicPlace, float]]:
         """(broker, what its agent said of the topic, when), by broker: several while it moves."""
-        fresh = self._fresh(now)
-        return [(each.place.broker, each.topics[topic], each.at_s) for each in fresh if topic in each.topics]
+        fresh = [(each.place.broker, each.whole.topics.get(topic), each.at_s) for each in self._fresh(now)]
+        return [(broker, place, at_s) for broker, place, at_s in fresh if place is not None]
 
     def _fresh(self, now: float) -> list[_Broker]:
         return [each for _, each in sorted(self._newest.items()) if now < each.at_s + FRESH_S]

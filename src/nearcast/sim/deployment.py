@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from nearcast.agent import Agent
+from nearcast.agent.analyzer import Analyzer
 from nearcast.client import Client, Subscription
 from nearcast.control.loop import LoopSettings
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
+from nearcast.control.whereabouts import AGENT_PACE, CLIENT_PACE
 from nearcast.coordinator import Coordinator
 from nearcast.coordinator.brokers import Fleet
 from nearcast.domain.message import Message
@@ -49,7 +51,9 @@ class Deployment:
         rng: random.Random,
         skewed: bool = False,
         history: History | None = None,
+        surveyed: bool = False,
     ) -> None:
+        """With `surveyed`, clients count, everybody finds out where it is, and agents report."""
         self.network = network
         self.history = History() if history is None else history
         self.ring = Ring(brokers)
@@ -60,6 +64,7 @@ class Deployment:
         self._rules = rules
         self._rng = rng
         self._skewed = skewed
+        self._surveyed = surveyed
         self._incarnations = 0
         self._crew = Crew()
         self._clock = network.start_process("observer").clock
@@ -95,6 +100,9 @@ class Deployment:
             timing=self._timing,
             rules=self._rules,
             learn=connect.learn,
+            analyzer=Analyzer(broker) if self._surveyed else None,
+            pace=AGENT_PACE if self._surveyed else None,
+            chance=process.rng.random,
         )
         self.agents[broker] = agent
         agent.start()
@@ -147,7 +155,7 @@ class Deployment:
 
     # Clients
 
-    def start_client(self, name: str) -> SimClient:
+    def start_client(self, name: str, *, gateway: str = "") -> SimClient:
         process = self._process(name)
         connect = Acquainted(process.connect, self._files)
         client = Client(
@@ -160,6 +168,9 @@ class Deployment:
             rules=self._rules,
             rng=process.rng,
             learn=connect.learn,
+            count_every_s=1.0 if self._surveyed else None,
+            pace=CLIENT_PACE if self._surveyed else None,
+            gateway=gateway,
         )
         self.clients[name] = simulated = SimClient(process, client)
         return simulated

@@ -18,7 +18,7 @@ from nearcast.domain.route import Route, Strategy
 from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.loads import Counts, Load
-from nearcast.wire.places import Placed
+from nearcast.wire.places import Echo, Located, Placed, Probe
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
@@ -211,7 +211,10 @@ class RingChange(msgspec.Struct, frozen=True, tag=True):
 
 
 class Renew(msgspec.Struct, frozen=True, tag=True):
-    """The coordinator's answer to an agent's `Alive`: the agent's lease, counted from `asked_s` (rule 9)."""
+    """The coordinator's answer to an agent's `Alive`: the agent's lease, counted from `asked_s` (rule 9).
+
+    `fleet_s`: the fleet's time when it was sent; 0 from a leader that does not say.
+    """
 
     term: int
     asked_s: float
@@ -219,6 +222,7 @@ class Renew(msgspec.Struct, frozen=True, tag=True):
     ring_version: int
     ring: tuple[str, ...]
     addresses: Addresses = ()
+    fleet_s: float = 0.0
 
     def __post_init__(self) -> None:
         _must_be_ring(self.ring)
@@ -258,6 +262,7 @@ class Alive(msgspec.Struct, frozen=True, tag=True):
     asked_s: float
     ring_version: int
     reads: int = 1  # the newest protocol version that it reads; the first did not say
+    fleet_s: float = 0.0  # the fleet's time as it knows it; 0 while it does not
 
 
 # operator <-> coordinator: asked and answered on the control bus, by whoever leads
@@ -334,7 +339,9 @@ Order = (
 )
 Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order
-Control = OnTopic | ToAgent | Counts | ToClient | ToCoordinator | Answered
+Survey = Counts | Probe | Located | Echo
+"""Told of loads and places: beside the protocol, which does without."""
+Control = OnTopic | ToAgent | ToClient | Survey | ToCoordinator | Answered
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

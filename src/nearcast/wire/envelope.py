@@ -9,7 +9,7 @@
     20      4     route epoch the publisher used
     24      4     route epoch of the message before this leg
     28      8     first sequence number of this leg
-    36      8     send time, wall clock, nanoseconds
+    36      8     send time, nanoseconds: odd when it is the fleet's time, even when it is the sender's wall clock
     44            trail, only when FORWARDED
     ...           payload
 

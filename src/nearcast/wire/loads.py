@@ -12,10 +12,12 @@ from dataclasses import astuple, replace
 import msgspec
 
 from nearcast.domain.load import BrokerReport, Handover, TopicLoad
+from nearcast.domain.sketch import unflat
 from nearcast.domain.topic import validate_topic
 
 MOST_COUNTED = 1000
-"""Topics in one `Counts`: of at most 200 bytes each, a quarter of what a NATS server takes in one message."""
+"""Topics in one `Counts`: of at most 200 bytes each and 4 for each bucket of latencies, which together are less than a
+NATS server takes in one message."""
 
 MOST_REPORTED = 2000
 """Topics in one `Load`: of at most 200 bytes each, some 700 kB, where a NATS server takes 1 MB."""
@@ -29,13 +31,17 @@ _MOST_BYTES_PER_S = 1e11
 
 
 class TopicCount(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Frames and their bytes, with our header, without the server's own framing."""
+    """Frames and their bytes, with our header, without the server's own framing.
+
+    `latencies`: how long some of what was received took, as buckets and counts in turn (`domain.sketch`).
+    """
 
     topic: str
     publications: int = 0
     bytes_in: int = 0
     deliveries: int = 0
     bytes_out: int = 0
+    latencies: tuple[int, ...] = ()
 
 
 class Counts(msgspec.Struct, frozen=True, tag=True):
@@ -58,6 +64,7 @@ class Counts(msgspec.Struct, frozen=True, tag=True):
                 raise ValueError(f"topic {each.topic!r}: no client counts so many messages in {self.seconds} s: {each}")
             if not (0 <= each.bytes_in <= most_bytes and 0 <= each.bytes_out <= most_bytes):
                 raise ValueError(f"topic {each.topic!r}: no client counts so many bytes in {self.seconds} s: {each}")
+            unflat(each.latencies)
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):

@@ -1,4 +1,8 @@
-"""Where everybody is, as it travels."""
+"""Where everybody is and what the time is, as it travels: probes and their echoes, and what is made of them.
+
+One exchange gives both. A `Probe` is answered at once with an `Echo`, which says when it came and when it was answered:
+the time that neither side held it is the round trip, and its middle is when both clocks are compared.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,92 @@ import math
 
 import msgspec
 
+from nearcast.domain.broker import Addresses
 from nearcast.domain.whereabouts import BrokerPlace
 
 MOST_PLACED = 1000
 """Topics in one `Placed`: of at most 400 bytes each, less than half of what a NATS server takes in one message."""
 
+MOST_PEERS = 8
+"""Brokers that one `Echo` names."""
+
+_MOST_DIMENSIONS = 32
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A network coordinate: see `coords.coordinate`, which says which of them can be."""
+
+    vec: tuple[float, ...]
+    height: float
+    adjustment: float
+    error: float
+
+    def __post_init__(self) -> None:
+        if len(self.vec) > _MOST_DIMENSIONS:
+            raise ValueError(f"a position of {len(self.vec)} dimensions; at most {_MOST_DIMENSIONS}")
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True):
+    """client or agent -> agent: how far are you, and what is the time? `number` comes back."""
+
+    asker: str
+    number: int
+
+
+class Echo(msgspec.Struct, frozen=True, tag=True):
+    """The answer. Times are the fleet's as of `term`, give or take `uncertainty_s`; None: the agent's own clock.
+
+    `peers`: a few other brokers, with `addresses` of those that came later than the files which processes have.
+    """
+
+    broker: str
+    number: int
+    received_s: float
+    answered_s: float
+    at: Position
+    term: int = 0
+    uncertainty_s: float | None = None
+    peers: tuple[str, ...] = ()
+    addresses: Addresses = ()
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.received_s <= self.answered_s < math.inf:
+            raise ValueError(f"received at {self.received_s} s, answered at {self.answered_s} s")
+        if self.uncertainty_s is not None and not 0.0 <= self.uncertainty_s < math.inf:
+            raise ValueError(f"an uncertainty of {self.uncertainty_s} s")
+        if len(self.peers) > MOST_PEERS:
+            raise ValueError(f"{len(self.peers)} peers in one message; at most {MOST_PEERS}")
+
+
+class Located(msgspec.Struct, frozen=True, tag=True):
+    """client -> agent of a broker where it has topics.
+
+    `rtt_s`: measured to this broker; None where it was not, lately. `clock_uncertainty_s`: by how much its send times
+    may be wrong; None while they are those of its own wall clock. It has its time from the agent of `clock_via`, whose
+    clock it knows to `clock_near_s`.
+    """
+
+    client: str
+    at: Position
+    rtt_s: float | None = None
+    clock_uncertainty_s: float | None = None
+    clock_via: str = ""
+    clock_near_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rtt_s is not None and not 0.0 <= self.rtt_s < math.inf:
+            raise ValueError(f"client {self.client!r}: a round trip of {self.rtt_s} s")
+        wrong_s = 0.0 if self.clock_uncertainty_s is None else self.clock_uncertainty_s
+        if not (0.0 <= wrong_s < math.inf and 0.0 <= self.clock_near_s < math.inf):
+            raise ValueError(f"client {self.client!r}: an uncertainty of {wrong_s} s, {self.clock_near_s} s")
+
 
 class Placed(msgspec.Struct, frozen=True, tag=True):
-    """agent -> coordinator. Topics beyond `MOST_PLACED` come in further messages of the same `round`."""
+    """agent -> coordinator. A `round` tells of all topics, in so many `parts`; with 0, of some that changed since."""
 
     place: BrokerPlace
     round: int = 0
+    parts: int = 1
 
     def __post_init__(self) -> None:
         if len(self.place.topics) > MOST_PLACED:

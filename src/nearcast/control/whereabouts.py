@@ -1,0 +1,302 @@
+"""Where one process is in the space of network coordinates, and what the fleet's time is: whom it probes, and what it
+makes of the answers (ePulsar, section 3.2 and "Integrating NC P2P System").
+
+An agent probes other brokers' agents. A client that stays where it is probes those of the brokers it uses and a few
+others, and has a coordinate of its own. One that moves takes its gateway's, with the way to it added to the height.
+Events go in, messages come out; time and chance are arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from nearcast.control.fleet_time import FleetTime, Reading, compared
+from nearcast.coords.coordinate import HEIGHT_MIN_S, Coordinate
+from nearcast.coords.vivaldi import Vivaldi, forgotten, updated
+from nearcast.domain.errors import BadSample
+from nearcast.domain.whereabouts import Spot
+from nearcast.wire.places import MOST_PEERS, Echo, Located, Position, Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+LATE_S = 10.0  # who has not answered by then does not
+FRESH_S = 60.0  # how long what was measured of a broker holds
+TURN_S = 60.0  # after which one of the brokers that are probed is exchanged for another
+_LAST = 3  # the median of so many measurements counts
+_GOSSIPED = 3  # brokers that an echo names
+_LOOK_S = 1.0  # how often is looked whether other brokers are in use
+_LEAST_CHANGE_S = 0.002
+_LEAST_CHANGE = 0.2  # of the distance that was told
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often is probed: every `every_s`; at first, for `firsts` rounds, every `first_s`. Clients tell all `tell_s`.
+
+    In each round the agents of all brokers in use are probed, and one of at most `most` others, in turn.
+    """
+
+    every_s: float
+    first_s: float
+    firsts: int
+    most: int
+    tell_s: float = 5.0
+
+
+AGENT_PACE = Pace(every_s=1.0, first_s=0.2, firsts=50, most=8)
+CLIENT_PACE = Pace(every_s=5.0, first_s=0.25, firsts=40, most=4)
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What is known of one broker's agent. `coordinate` and `rtts_s` are those of its last answers."""
+
+    known_s: float
+    answered_s: float | None = None
+    coordinate: Coordinate | None = None
+    rtts_s: tuple[float, ...] = ()
+
+    def is_fresh(self, now: float) -> bool:
+        return self.answered_s is not None and now < self.answered_s + FRESH_S
+
+
+class Whereabouts:
+    """`name` is whom echoes go to; `broker` the one that an agent is beside, which it does not probe."""
+
+    def __init__(
+        self,
+        name: str,
+        pace: Pace,
+        time: FleetTime,
+        chance: Callable[[], float],
+        *,
+        broker: str = "",
+        gateway: str = "",
+    ) -> None:
+        self.name = name
+        self.time = time
+        self.gateway = gateway
+        self.bad_samples = 0
+        self._pace = pace
+        self._chance = chance
+        self._broker = broker
+        self._vivaldi = Vivaldi()
+        self._access_s: float | None = None  # the way to the gateway, or to the one before
+        self._ring: tuple[str, ...] = ()
+        self._used: tuple[str, ...] = ()
+        self._peers: dict[str, _Peer] = {}
+        self._others: list[str] = []  # that are probed in turn
+        self._turn_s = -1.0
+        self._pending: dict[int, tuple[str, float]] = {}
+        self._number = 0
+        self._rounds = 0
+        self._round_s: float | None = None
+        self._tell_s: float | None = None
+        self._told: dict[str, Located] = {}
+
+    # What is known
+
+    def coordinate(self) -> Coordinate | None:
+        """None before anything was measured."""
+        if not self.gateway:
+            return self._vivaldi.coordinate if self._vivaldi.recent else None
+        peer = self._peers.get(self.gateway)
+        if peer is None or peer.coordinate is None or self._access_s is None:
+            return None
+        return replace(peer.coordinate, height=peer.coordinate.height + self._access_s)
+
+    def rtt_s(self, broker: str, now: float) -> float | None:
+        """As measured lately."""
+        peer = self._peers.get(broker)
+        return median(peer.rtts_s) if peer is not None and peer.rtts_s and peer.is_fresh(now) else None
+
+    def rtts_s(self, now: float) -> tuple[tuple[str, float], ...]:
+        found = ((broker, self.rtt_s(broker, now)) for broker in sorted(self._peers))
+        return tuple((broker, rtt_s) for broker, rtt_s in found if rtt_s is not None)
+
+    @property
+    def linked(self) -> tuple[str, ...]:
+        """Brokers that are probed without being in use: their links serve nothing else."""
+        gateway = (self.gateway,) if self.gateway and self.gateway not in self._used else ()
+        return (*gateway, *(each for each in self._others if each != self.gateway))
+
+    # What comes in
+
+    def ring(self, brokers: tuple[str, ...]) -> None:
+        self._ring = brokers
+
+    def use(self, brokers: Iterable[str], now: float) -> None:
+        """The brokers in use: a new one is probed and told at once."""
+        used = tuple(dict.fromkeys(brokers))
+        if used == self._used:
+            return
+        if any(broker not in self._used for broker in used):
+            self._round_s = now
+        self._used = used
+        self._told = {broker: told for broker, told in self._told.items() if broker in used}
+        self._turn_s = min(self._turn_s, now)
+
+    def set_gateway(self, broker: str, now: float) -> None:
+        """The client is elsewhere: what it measured from where it was no longer holds, nor what is still under way."""
+        self.gateway = broker
+        self._pending.clear()
+        for peer in self._peers.values():
+            peer.rtts_s = ()
+        self._others = []
+        self._round_s = self._tell_s = now
+
+    def reached(self, now: float) -> None:
+        """A broker that could not be asked before can be now."""
+        self._round_s = now
+
+    def echo(self, message: Echo, now: float) -> bool:
+        """Whether it was one that we wait for."""
+        broker, sent_s = self._pending.pop(message.number, ("", 0.0))
+        if broker != message.broker:
+            return False
+        rtt_s, ahead_s = compared(sent_s, message.received_s, message.answered_s, now)
+        coordinate = coordinate_of(message.at)
+        try:
+            # Also where the coordinate is another's: what cannot be is found out in one place.
+            moved = updated(self._vivaldi, broker, coordinate, rtt_s, self._chance)
+        except BadSample:
+            self.bad_samples += 1
+            return True
+        if not self.gateway:
+            self._vivaldi = moved
+        peer = self._peers.setdefault(broker, _Peer(now))
+        peer.answered_s, peer.coordinate, peer.rtts_s = now, coordinate, (*peer.rtts_s, rtt_s)[-_LAST:]
+        if broker == self.gateway:
+            self._access_s = median(peer.rtts_s)
+        if message.uncertainty_s is not None:
+            near_s = rtt_s / 2.0
+            told_s = message.uncertainty_s
+            self.time.take(Reading(now, ahead_s, told_s + near_s, near_s, broker, message.term))
+        for each in message.peers:
+            if each != self._broker:
+                self._peers.setdefault(each, _Peer(now))
+        return True
+
+    # What goes out
+
+    def wake_s(self, now: float) -> float:
+        """Not later than in a second: other brokers may be in use by then."""
+        tell_s = self._tell_s if self.coordinate() is not None else None
+        return max(now, min(now + _LOOK_S, *(each for each in (self._round_s, tell_s) if each is not None)))
+
+    def probes(self, now: float) -> list[tuple[str, Probe]]:
+        """What is to be asked now, and of the agent of which broker."""
+        if self._round_s is not None and now < self._round_s:
+            return []
+        self._rounds += 1
+        pace = self._pace
+        self._round_s = now + (pace.first_s if self._rounds < pace.firsts else pace.every_s)
+        for number in [number for number, (_, sent_s) in self._pending.items() if now >= sent_s + LATE_S]:
+            del self._pending[number]
+        self._take_turns(now)
+        asked = [broker for broker in (self.gateway, *self._used) if broker]
+        if self._others:
+            asked.append(self._others[self._rounds % len(self._others)])
+        return [(broker, self._probe(broker, now)) for broker in dict.fromkeys(asked)]
+
+    def tellings(self, now: float) -> list[tuple[str, Located]]:
+        """What the agents of the brokers in use are to be told now: all when it is time, else who should know."""
+        if self.coordinate() is None:
+            return []
+        due = self._tell_s is None or now >= self._tell_s
+        if due:
+            self._tell_s = now + self._pace.tell_s
+        out = [(broker, self._located(broker, now)) for broker in self._used]
+        out = [(broker, located) for broker, located in out if due or self._is_news(broker, located)]
+        self._told.update(out)
+        return out
+
+    def gossip(self, asker: str, now: float) -> tuple[str, ...]:
+        """A few brokers that answer, as far as we know, or are in the ring: by chance, not the asker's own."""
+        answering = [broker for broker, peer in self._peers.items() if peer.is_fresh(now)]
+        known = [each for each in dict.fromkeys((*self._ring, *answering)) if each not in {asker, self._broker}]
+        return tuple(self._drawn(known, min(_GOSSIPED, MOST_PEERS)))
+
+    # Within
+
+    def _probe(self, broker: str, now: float) -> Probe:
+        self._number += 1
+        self._pending[self._number] = (broker, now)
+        return Probe(self.name, self._number)
+
+    def _take_turns(self, now: float) -> None:
+        """Some that are near, and some far ones, of which one is exchanged now and then; all, where they are few."""
+        if now < self._turn_s and self._others:
+            return
+        self._turn_s = now + TURN_S
+        for broker in [each for each, peer in self._peers.items() if self._is_gone(each, peer, now)]:
+            del self._peers[broker]
+            self._vivaldi = forgotten(self._vivaldi, broker)
+        if self.gateway:
+            self._others = []  # whose coordinate is another's needs no further peers
+            return
+        known = dict.fromkeys((*self._ring, *self._peers))
+        others = [each for each in known if each != self._broker and each not in self._used]
+        most = self._pace.most
+        if len(others) <= most:
+            self._others = others
+            return
+        near = sorted((each for each in others if self._peers.get(each, _Peer(now)).is_fresh(now)), key=self._predicted)
+        near = near[: most // 2]
+        far = [each for each in self._others if each in others and each not in near]
+        far = far[max(0, len(far) + 1 - (most - len(near))) :]
+        far += self._drawn(
+            [each for each in others if each not in near and each not in far], most - len(near) - len(far)
+        )
+        self._others = [*near, *far]
+
+    def _is_gone(self, broker: str, peer: _Peer, now: float) -> bool:
+        heard_s = peer.known_s if peer.answered_s is None else peer.answered_s
+        return broker not in self._ring and broker not in self._used and now >= heard_s + FRESH_S
+
+    def _predicted(self, broker: str) -> tuple[float, str]:
+        coordinate = self._peers[broker].coordinate
+        assert coordinate is not None
+        return self._vivaldi.coordinate.distance_s(coordinate), broker
+
+    def _drawn(self, brokers: list[str], count: int) -> list[str]:
+        left = list(brokers)
+        return [left.pop(int(self._chance() * len(left))) for _ in range(min(count, len(left)))]
+
+    def _located(self, broker: str, now: float) -> Located:
+        coordinate, surest = self.coordinate(), self.time.surest
+        assert coordinate is not None
+        at, rtt_s = position_of(coordinate), self.rtt_s(broker, now)
+        if surest is None:
+            return Located(self.name, at, rtt_s)
+        aged_s = surest.aged_s(now)
+        return Located(self.name, at, rtt_s, surest.uncertainty_s + aged_s, surest.via, surest.near_s + aged_s)
+
+    def _is_news(self, broker: str, located: Located) -> bool:
+        """Whether the agent takes us to be somewhere else, or our clock to be worse than it is."""
+        told = self._told.get(broker)
+        if told is None or (told.clock_uncertainty_s is None) != (located.clock_uncertainty_s is None):
+            return True
+        before, at = coordinate_of(told.at), coordinate_of(located.at)
+        peer = self._peers.get(broker)
+        there = at if peer is None or peer.coordinate is None else peer.coordinate
+        was_s = before.distance_s(there) if told.rtt_s is None else told.rtt_s
+        is_s = at.distance_s(there) if located.rtt_s is None else located.rtt_s
+        apart_s = before.raw_distance_s(at) - before.height - at.height + abs(before.height - at.height)
+        return max(abs(is_s - was_s), apart_s) > max(_LEAST_CHANGE_S, _LEAST_CHANGE * was_s)
+
+
+def coordinate_of(position: Position) -> Coordinate:
+    return Coordinate(position.vec, position.height, position.adjustment, position.error)
+
+
+def position_of(coordinate: Coordinate) -> Position:
+    return Position(coordinate.vec, coordinate.height, coordinate.adjustment, coordinate.error)
+
+
+def spot_of(coordinate: Coordinate) -> Spot:
+    """With what the space could not express as part of the height: distances are the predicted round-trip times."""
+    return Spot(coordinate.vec, max(HEIGHT_MIN_S, coordinate.height + coordinate.adjustment))
