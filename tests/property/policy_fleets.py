@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import hypothesis.strategies as st
 import numpy as np
 
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.domain.places import Clients, Spots, gathered
 from nearcast.domain.plan import Plan
 from nearcast.domain.ring import Ring
@@ -40,6 +40,8 @@ class Fleet:
     ring: Ring
     draining: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    cost: float = 0.0  # of a processor, per message in or out
+    most: Resources = UNKNOWN
 
     def route_of(self, topic: str) -> Route:
         return self.routes.get(topic) or route(0, Strategy.SINGLE, (self.ring.owner(topic),))
@@ -74,7 +76,10 @@ class Fleet:
             out = self.loads()[name]
             if shuffled is not None:
                 order.shuffle(topics)
-            reports.append(BrokerReport(name, 0.0, out, self.capacity[name], tuple(topics)))
+            messages = sum(each.publications + each.deliveries for each in topics)
+            sent = sum(each.deliveries for each in topics)
+            used = Resources(self.cost * messages, 10.0, sent)
+            reports.append(BrokerReport(name, 0.0, out, self.capacity[name], tuple(topics), used, self.most))
         routes = list(self.routes.items())
         if shuffled is not None:
             order.shuffle(reports)
@@ -134,6 +139,14 @@ _demands = st.builds(
 )
 
 
+_limits = st.builds(
+    Resources,
+    cores=st.none() | st.sampled_from([500.0, 20_000.0]),
+    memory_bytes=st.none() | st.just(1000.0),
+    out_messages_per_s=st.none() | st.sampled_from([300.0, 10_000.0]),
+)
+
+
 @st.composite
 def fleets(draw: st.DrawFn, *, drains: bool = True, silences: bool = True) -> Fleet:
     names = BROKERS[: draw(st.integers(1, len(BROKERS)))]
@@ -155,6 +168,8 @@ def fleets(draw: st.DrawFn, *, drains: bool = True, silences: bool = True) -> Fl
         ring=Ring(draw(st.lists(st.sampled_from(names), min_size=1, unique=True).map(tuple)), vnodes=4),
         draining=draw(some) if drains else (),
         silent=draw(some) if silences else (),
+        cost=1.0,
+        most=draw(_limits),
     )
 
 

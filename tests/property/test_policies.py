@@ -205,6 +205,31 @@ def test_under_constant_load_plans_come_to_an_end(fleet: Fleet, settings: Settin
     assert not plan.changes
 
 
+@pytest.mark.parametrize("name", ["all-pairs", "epulsar"])
+@given(fleet=fleets(drains=False, silences=False), settings=all_settings())
+def test_placement_by_promise_pushes_no_server_over_any_limit(name: str, fleet: Fleet, settings: Settings) -> None:
+    """Processors, bandwidth and messages, by plain arithmetic: a topic costs wherever it is what it costs now."""
+    plan = POLICIES[name](placed(fleet.snapshot()), settings, NOW_S)
+    received = {broker for step in plan.steps for broker in step.brokers}
+    sent = {each.broker: each.used.out_messages_per_s or 0.0 for each in fleet.snapshot().reports()}
+    cores = {each.broker: each.used.cores or 0.0 for each in fleet.snapshot().reports()}
+    for step in plan.steps:
+        (load,) = [
+            each
+            for report in fleet.snapshot().reports()
+            for each in report.topics
+            if each.topic == step.topic and report.broker == step.was_brokers[0]
+        ]
+        for totals, amount in ((sent, load.deliveries), (cores, fleet.cost * (load.publications + load.deliveries))):
+            totals[step.was_brokers[0]] -= amount
+            totals[step.brokers[0]] += amount
+    ratios = _estimate(fleet, plan)
+    for broker in received:
+        assert ratios[broker] <= settings.watermark + SLACK
+        assert sent[broker] <= (fleet.most.out_messages_per_s or np.inf) + 1e-6
+        assert cores[broker] <= settings.watermark * (fleet.most.cores or np.inf) + 1e-6
+
+
 _thresholds = st.builds(
     Replication,
     all_subscribers_ratio=st.sampled_from([1.0, 7.5, 100.0]),

@@ -1,9 +1,9 @@
 """Policies `epulsar` and `all-pairs`: topics are where their latency promise is kept, and no broker is overloaded.
 
 ePulsar's Algorithm 1 (seed 000, section 3.3). Topics whose promise is broken leave their broker, and so do the heaviest
-topics of brokers above the watermark. Each is given the broker with the smallest worst case of those that would keep
-its promise and are not overloaded by it; those with the fewest such brokers choose first. `all-pairs` is the same with
-every single client in view, where `epulsar` has the middle of them and how far the farthest are away.
+topics of overloaded brokers (see `overload`). Each is given the broker with the smallest worst case of those that would
+keep its promise and are not overloaded by it; those with the fewest such brokers choose first. `all-pairs` is the same
+with every single client in view, where `epulsar` has the middle of them and how far the farthest are away.
 
 A topic moves for its promise only to a broker that is better by a tenth at least, so that it does not go to and fro
 between two that are nearly equal. Topics on several brokers are left alone.
@@ -20,7 +20,8 @@ from nearcast.domain.places import Places
 from nearcast.domain.plan import Candidate, Forecast, Plan, Step
 from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Ints, Snapshot
-from nearcast.policies.rest import Rest, at_rest
+from nearcast.policies.overload import Burden
+from nearcast.policies.rest import at_rest
 from nearcast.policies.settings import Settings
 
 NAME = "epulsar"
@@ -30,6 +31,7 @@ _AT_ONCE = 4096  # topics whose worst cases at all brokers are in memory at a ti
 _FEW = 8
 _SHOWN = 5  # candidates that a step tells of
 _BETTER = 0.9
+_NOBODY = np.zeros(0, dtype=np.int64)
 
 Predict = Callable[[Places, Ints], Floats]
 """(what is known, topics) -> the worst case of each at every broker, in seconds."""
@@ -79,26 +81,6 @@ def by_clients(places: Places, topics: Ints) -> Floats:
     return found
 
 
-# Section 3.4.2: which brokers have too much
-
-
-def overloaded(load: Floats, snapshot: Snapshot, settings: Settings) -> Bools:
-    """Above the watermark of what a broker may send."""
-    return np.asarray(snapshot.usable & (load > settings.watermark * snapshot.capacity))
-
-
-# Section 3.4.3: which topics leave them
-
-
-def heaviest(broker: int, rest: Rest, members: Ints, movable: Bools, excess: float) -> list[int]:
-    """The fewest topics of a broker that are together `excess`: the busiest first, the first by name of equals."""
-    rows = np.flatnonzero((members == broker) & movable[rest.row_topic])
-    rows = rows[np.lexsort((rest.row_topic[rows], -rest.row_bytes[rows]))]
-    enough = int(np.searchsorted(np.cumsum(rest.row_bytes[rows]), excess)) + 1
-    found: list[int] = rest.row_topic[rows[:enough]].tolist()
-    return found
-
-
 # Algorithm 1
 
 
@@ -106,21 +88,21 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
     places = snapshot.places
     if places is None:
         raise SnapshotError(f"snapshot: policy {name!r} needs to know where brokers and clients are, and nobody said")
-    rest = at_rest(snapshot)
-    load = rest.load.copy()
-    broker = snapshot.members[snapshot.first[:-1]]
-    movable = (snapshot.strategy == STRATEGIES.index(Strategy.SINGLE)) & ~snapshot.silent[broker] & ~snapshot.held
+    burden = Burden(snapshot, at_rest(snapshot), settings)
+    single = snapshot.strategy == STRATEGIES.index(Strategy.SINGLE)
+    movable = single & ~snapshot.silent[burden.broker] & ~snapshot.held
 
     violated = movable & places.promised & (places.worst_s > places.bound_s)
     leaving = dict.fromkeys(np.flatnonzero(violated).tolist(), "")
-    full = np.flatnonzero(overloaded(load, snapshot, settings)).tolist()
-    for at in full:
-        gone = float(rest.bytes_out[[topic for topic in leaving if broker[topic] == at]].sum())
-        excess = float(load[at] - settings.watermark * snapshot.capacity[at]) - gone
-        if excess > 0:
-            for topic in heaviest(at, rest, snapshot.members, movable & ~violated, excess):
-                leaving[topic] = f"{snapshot.brokers[at]} is at {load[at] / snapshot.capacity[at]:.2f} of its capacity"
-    steps, stayed = _place(snapshot, settings, rest, load, leaving, predict)
+    leaving |= _relieving(burden, movable & ~violated, np.flatnonzero(violated))
+    steps, stayed = _place(snapshot, burden, leaving, predict)
+    # Where the heaviest find no other broker, lighter ones may.
+    untried = movable.copy()
+    untried[[topic for topic, why in leaving.items() if why]] = False
+    untried[list(steps)] = False
+    while leaving := _relieving(burden, untried & burden.may_fit()):
+        steps |= _place(snapshot, burden, leaving, predict)[0]
+        untried[list(leaving)] = False
     reasons = []
     held = int(np.count_nonzero(snapshot.held & places.promised & (places.worst_s > places.bound_s)))
     if held:
@@ -128,39 +110,43 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
     if stayed:
         reasons.append(f"{stayed} topics stay although their promise is broken: no broker is better by a tenth")
     usable = np.flatnonzero(snapshot.usable).tolist()
+    ratios = burden.bandwidth_ratios
     return Plan(
         name,
         now_s,
-        steps=tuple(steps),
+        steps=tuple(steps.values()),
         reasons=tuple(reasons),
-        load_ratios=tuple((snapshot.brokers[at], float(load[at] / snapshot.capacity[at])) for at in usable),
+        load_ratios=tuple((snapshot.brokers[at], float(ratios[at])) for at in usable),
     )
 
 
-def _place(  # noqa: PLR0917  # the steps of one algorithm
-    snapshot: Snapshot,
-    settings: Settings,
-    rest: Rest,
-    load: Floats,
-    leaving: dict[int, str],
-    predict: Predict,
-) -> tuple[list[Step], int]:
-    """Those with the fewest brokers to go to first. `load` follows."""
+def _relieving(burden: Burden, may_leave: Bools, gone: Ints = _NOBODY) -> dict[int, str]:
+    """The topics that leave overloaded brokers beside those that are gone, each with the reason."""
+    found: dict[int, str] = {}
+    for at in np.flatnonzero(burden.overloaded()).tolist():
+        here = gone[burden.broker[gone] == at]
+        found |= dict.fromkeys(burden.heaviest(at, may_leave, here), burden.reason(at))
+    return found
+
+
+def _place(
+    snapshot: Snapshot, burden: Burden, leaving: dict[int, str], predict: Predict
+) -> tuple[dict[int, Step], int]:
+    """The steps of topics that move, those with the fewest brokers to go to first; and how many stay although their
+    promise is broken. `burden` follows."""
     places = snapshot.places
     assert places is not None
     topics = np.array(list(leaving), dtype=np.int64)
     if not len(topics):
-        return [], 0
+        return {}, 0
     candidates = _Candidates(snapshot, topics, predict)
-    broker = snapshot.members[snapshot.first[:-1]]
-    most = settings.watermark * snapshot.capacity
-    steps: list[Step] = []
+    steps: dict[int, Step] = {}
     stayed = 0
     for row in np.lexsort((topics, candidates.feasible)).tolist():
         topic = int(topics[row])
-        source, size = int(broker[topic]), float(rest.bytes_out[topic])
+        source = int(burden.broker[topic])
         full: list[int] = []
-        for receiver, worst_s in candidates.of(row):
+        for receiver, worst_s in candidates.of(row, burden):
             if leaving[topic] == "" and (receiver == source or worst_s > _BETTER * candidates.now_s[row]):
                 stayed += 1  # and those that come after are worse still
                 break
@@ -168,13 +154,12 @@ def _place(  # noqa: PLR0917  # the steps of one algorithm
                 break  # nobody's promise is broken to relieve a broker
             if receiver == source:
                 continue
-            if load[receiver] + size > most[receiver]:
+            if not burden.fits(topic, receiver):
                 full.append(receiver)
                 continue
-            load[source] -= size
-            load[receiver] += size
+            burden.moved(topic, receiver)
             forecast = candidates.forecast(row, receiver, worst_s, full)
-            steps.append(_step(snapshot, topic, receiver, forecast, leaving[topic]))
+            steps[topic] = _step(snapshot, topic, receiver, forecast, leaving[topic])
             break
     return steps, stayed
 
@@ -216,15 +201,17 @@ class _Candidates:
             self._best[part] = np.take_along_axis(best, order, axis=1)
             self._worst_s[part] = np.take_along_axis(values, order, axis=1)
 
-    def of(self, row: int) -> Iterator[tuple[int, float]]:
-        """(broker, worst case there)."""
+    def of(self, row: int, burden: Burden) -> Iterator[tuple[int, float]]:
+        """(broker, worst case there). Beyond the best few, only those that it would fit."""
         count, few = int(self.feasible[row]), self._best.shape[1]
         best, worst_s = self._best[row], self._worst_s[row]
         for at in range(min(count, few)):
             yield int(self._usable[best[at]]), float(worst_s[at])
-        if count > few:
+        fitting = burden.fitting(int(self._topics[row]))[self._usable] if count > few else np.zeros(0, dtype=np.bool_)
+        if fitting.any():
             all_s = self._predict(self._places, self._topics[row : row + 1])[0, self._usable]
-            for at in np.argsort(all_s, kind="stable")[few:count].tolist():
+            order = np.argsort(all_s, kind="stable")[few:count]
+            for at in order[fitting[order]].tolist():
                 yield int(self._usable[at]), float(all_s[at])
 
     def forecast(self, row: int, receiver: int, worst_s: float, full: list[int]) -> Forecast:

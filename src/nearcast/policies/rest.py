@@ -15,7 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearcast.domain.route import Strategy
-from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Ints, Snapshot
+from nearcast.domain.snapshot import RESOURCES, STRATEGIES, Bools, Floats, Ints, Snapshot
+
+_CORES = RESOURCES.index("cores")
+_BUSY = 0.95  # of its processors: who can do no more is measured a little below
 
 _ALL_SUBSCRIBERS = STRATEGIES.index(Strategy.ALL_SUBSCRIBERS)
 _ALL_PUBLISHERS = STRATEGIES.index(Strategy.ALL_PUBLISHERS)
@@ -23,7 +26,8 @@ _ALL_PUBLISHERS = STRATEGIES.index(Strategy.ALL_PUBLISHERS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rest:
-    """Per topic: its load over all brokers. Per row of `Snapshot.members`: its topic and its outgoing bytes there.
+    """Per topic: its load over all brokers. Per row of `Snapshot.members`: its topic, its outgoing bytes there, its
+    outgoing messages, and its messages in and out.
 
     Per broker: `load`, outgoing bytes per second with everything at rest.
     """
@@ -33,6 +37,8 @@ class Rest:
     bytes_out: Floats
     row_topic: Ints
     row_bytes: Floats
+    row_deliveries: Floats
+    row_messages: Floats
     load: Floats
 
 
@@ -49,28 +55,38 @@ def at_rest(snapshot: Snapshot) -> Rest:
     repeated_at = routed & (strategy == _ALL_SUBSCRIBERS)
     publications = _counted(entries.topic, entries.publications, repeated_in, count)
     subscribers = _counted(entries.topic, entries.subscribers.astype(np.float64), repeated_at, count)
-    asked = _asked(snapshot)
+    asked, asked_messages = _asked(snapshot)
     bytes_out: Floats = np.bincount(entries.topic, weights=asked, minlength=count).astype(np.float64)
 
-    measured = np.zeros(len(row_topic))
-    measured[row_of[routed]] = asked[routed]
     seen = np.bincount(row_topic[row_of[routed]], minlength=count)
     astray = np.bincount(entries.topic[~routed], weights=asked[~routed], minlength=count)
     reporting = np.bincount(row_topic[~snapshot.silent[snapshot.members]], minlength=count)
-    settled = (seen == reporting) & (astray == 0)
-    row_bytes = np.where(settled[row_topic], measured, (bytes_out / np.maximum(sizes, 1))[row_topic])
+    settled = ((seen == reporting) & (astray == 0))[row_topic]
+
+    def rows(values: Floats) -> Floats:
+        measured = np.zeros(len(row_topic))
+        measured[row_of[routed]] = values[routed]
+        total = np.bincount(entries.topic, weights=values, minlength=count)
+        return np.where(settled, measured, (total / np.maximum(sizes, 1))[row_topic])
+
+    row_bytes = rows(asked)
 
     reported = np.bincount(entries.broker, weights=entries.bytes_out, minlength=brokers)
     load = np.maximum(snapshot.out - reported, 0.0)
     load += np.bincount(snapshot.members, weights=row_bytes, minlength=brokers)
-    return Rest(publications, subscribers, bytes_out, row_topic, row_bytes, load)
+    row_deliveries, row_messages = rows(asked_messages), rows(asked_messages + entries.publications)
+    return Rest(publications, subscribers, bytes_out, row_topic, row_bytes, row_deliveries, row_messages, load)
 
 
-def _asked(snapshot: Snapshot) -> Floats:
-    """Outgoing bytes per entry: as measured, but for brokers at their capacity as much as was published times heard."""
+def _asked(snapshot: Snapshot) -> tuple[Floats, Floats]:
+    """Outgoing bytes and messages per entry: as measured, but for brokers that can send no more as much as was
+    published times heard."""
     entries = snapshot.entries
-    full = (snapshot.out >= snapshot.capacity)[entries.broker]
-    return np.where(full, np.maximum(entries.bytes_out, entries.bytes_in * entries.subscribers), entries.bytes_out)
+    used, most = snapshot.used[:, _CORES], snapshot.most[:, _CORES]
+    full = ((snapshot.out >= snapshot.capacity) | (used >= _BUSY * most))[entries.broker]
+    size = np.where(full, np.maximum(entries.bytes_out, entries.bytes_in * entries.subscribers), entries.bytes_out)
+    copies = entries.publications * entries.subscribers
+    return size, np.where(full, np.maximum(entries.deliveries, copies), entries.deliveries)
 
 
 def _matched(rows: Ints, wanted: Ints) -> tuple[Ints, Bools]:

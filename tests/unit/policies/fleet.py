@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.domain.places import Places
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, route
@@ -27,6 +27,8 @@ def fleet(
     planned_s: float | None = None,
     renting: int = 0,
     places: Places | None = None,
+    used: Mapping[str, Resources] | None = None,
+    most: Resources = UNKNOWN,
 ) -> Snapshot:
     """Topics are where they are seen, by a route of their own, unless `routes` says otherwise.
 
@@ -39,6 +41,8 @@ def fleet(
             sum(each.bytes_out for each in loads) + (other or {}).get(name, 0.0),
             (capacity or {}).get(name, 100.0),
             tuple(loads),
+            (used or {}).get(name, UNKNOWN),
+            most,
         )
         for name, loads in brokers.items()
     ]
