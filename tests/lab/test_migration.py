@@ -14,7 +14,7 @@ FAR_S = 0.04
 async def moved(edge: Edge, mover: Mover, workflow: Workflow, executors: int) -> tuple[Batch, Account]:
     """All topics moved once, the control plane far away."""
     topics = [f"{workflow}-{number}" for number in range(TOPICS)]
-    async with Streams(edge, workflow, topics, 0.02, seed=7) as streams:
+    async with Streams(edge, workflow, topics, TOPICS, seed=7) as streams:
         if isinstance(mover, OurMover):
             await mover.gather(topics, "b1")
         await edge.far(FAR_S)

@@ -5,6 +5,7 @@ reach the cloud through the WAN emulator. Both workflows run on the same servers
 """
 
 import asyncio
+import logging
 import signal
 import sys
 import tempfile
@@ -36,6 +37,7 @@ from nearcast.store.nats_kv import NatsKvStore
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, Config, load_config
 
+_log = logging.getLogger(__name__)
 _ANSWER_S = 60.0
 _LOOK_S = 0.05
 _FOLLOW_S = 1.0
@@ -47,7 +49,7 @@ _LINE_BYTES_PER_S = 1e9  # no broker is ever full
 class Batch:
     """Topics that were moved together, one way. `times_s`: of each, (waited for its turn, took until it was released).
 
-    `pauses_s` and `silences_s` are of every listener.
+    `pauses_s` are of every listener, `silences_s` of those whose stream is steady.
     """
 
     workflow: Workflow
@@ -133,10 +135,11 @@ class OurMover:
         await self._store.close()
 
     async def gather(self, topics: Sequence[str], broker: str) -> None:
-        """All to one broker, wherever they are."""
+        """All to one broker, wherever they are, one after the other. Raises MoveRefused."""
         for topic in topics:
             await self._coordinator.move(topic, Strategy.SINGLE, (broker,))
-        await asyncio.sleep(_FOLLOW_S)
+        if topics:
+            await asyncio.sleep(_FOLLOW_S)
 
     async def move_all(
         self, topics: Sequence[str], source: str, target: str, executors: int
@@ -148,7 +151,11 @@ class OurMover:
             await asyncio.sleep(_LOOK_S)
         found = list(execution.progress())
         times_s = [(each.waited_s or 0.0, each.took_s) for each in found if each.took_s is not None]
-        return times_s, sum(each.state is StepState.REFUSED for each in found)
+        refused = [each for each in found if each.state is StepState.REFUSED]
+        for each in refused:
+            _log.warning("refused: %s", each.why)
+        await self.gather([each.step.topic for each in refused], target)
+        return times_s, len(refused)
 
 
 class LookupMover:
@@ -182,15 +189,16 @@ class LookupMover:
 
 
 class Streams:
-    """Steady streams on some topics of an edge, in a process of their own."""
+    """Streams on topics of an edge, so many of them steady, in a process of their own."""
 
-    def __init__(self, edge: Edge, workflow: Workflow, topics: Sequence[str], every_s: float, seed: int) -> None:
+    def __init__(self, edge: Edge, workflow: Workflow, topics: Sequence[str], steady: int, seed: int) -> None:
         self.workflow = workflow
         self.topics = tuple(topics)
         self._edge = edge
         self._seen = edge.state / f"{workflow}.seen"
+        some = self.topics[:: max(1, len(topics) // steady)][:steady] if steady else ()
         self._spec = SteadySpec(
-            str(edge.config.path), str(self._seen), workflow, edge.spec.site(0), self.topics, every_s, seed=seed
+            str(edge.config.path), str(self._seen), workflow, edge.spec.site(0), self.topics, some, seed=seed
         )
         self._lines = 0
 
@@ -217,15 +225,8 @@ class Streams:
         source, target = way
         times_s, refused = await mover.move_all(self.topics[:count], source, target, executors)
         seen = await self.seen()
-        return Batch(
-            self.workflow,
-            delay_s,
-            executors,
-            tuple(times_s),
-            seen.pauses_s[:count],
-            seen.silences_s[:count],
-            refused,
-        )
+        pauses_s = seen.pauses_s[:count]
+        return Batch(self.workflow, delay_s, executors, tuple(times_s), pauses_s, seen.silences_s, refused)
 
     async def end(self) -> Account:
         """Nothing more is published; what is on its way arrives; then it is counted."""

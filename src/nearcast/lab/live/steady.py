@@ -1,4 +1,4 @@
-"""A steady stream on each of many topics, one listener each: how long it could not receive, and how long it was silent.
+"""Streams on many topics, one listener each: how long it could not receive, and how long a steady stream was silent.
 
     python -m nearcast.lab.live.steady SPEC.json
 
@@ -38,20 +38,22 @@ _SEQ = struct.Struct("<Q")
 
 
 class SteadySpec(msgspec.Struct, frozen=True):
-    """`every_s`: from one message of a topic to the next."""
+    """On the topics that are `steady` a message comes every `every_s`, on all others every `seldom_s`."""
 
     config: str
     seen: str
     workflow: Workflow
     site: str
     topics: tuple[str, ...]
-    every_s: float
+    steady: tuple[str, ...]
+    every_s: float = 0.02
+    seldom_s: float = 0.5
     size: int = 100
     seed: int = 0
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Of each listener, in the order of the topics: its longest pause, and the longest time between two messages."""
+    """Of each listener, in the order of the topics, its longest pause; of each steady one, the longest silence."""
 
     pauses_s: tuple[float, ...]
     silences_s: tuple[float, ...]
@@ -69,13 +71,15 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Silences:
-    """The longest time between two messages of each topic, since it was last asked for."""
+    """The longest time between two messages of each steady topic, since it was last asked for."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self._last_s = dict.fromkeys(topics, time.monotonic())
         self._longest_s = dict.fromkeys(topics, 0.0)
 
     def heard(self, topic: str) -> None:
+        if topic not in self._last_s:
+            return
         now = time.monotonic()
         self._longest_s[topic] = max(self._longest_s[topic], now - self._last_s[topic])
         self._last_s[topic] = now
@@ -232,7 +236,7 @@ class LookupListeners:
 class Steady:
     def __init__(self, spec: SteadySpec) -> None:
         self._spec = spec
-        self._silences = Silences(spec.topics)
+        self._silences = Silences(spec.steady)
         kind = OurListeners if spec.workflow == "ours" else LookupListeners
         self._listeners: Listeners = kind(spec, self._silences)
         self._crew = Crew()
@@ -243,17 +247,20 @@ class Steady:
         loop.add_signal_handler(signal.SIGUSR1, self._tell_seen)
         loop.add_signal_handler(signal.SIGUSR2, self._quiet.set)
         await self._listeners.start(load_config(Path(self._spec.config)))
-        rng = random.Random(self._spec.seed)
-        self._crew.start(self._publish_all(rng), "the streams")
+        spec, rng = self._spec, random.Random(self._spec.seed)
+        seldom = tuple(topic for topic in spec.topics if topic not in spec.steady)
+        for topics, every_s in ((spec.steady, spec.every_s), (seldom, spec.seldom_s)):
+            if topics:
+                payload = rng.randbytes(spec.size)
+                self._crew.start(self._publish_all(topics, every_s, payload), f"streams, every {every_s:g} s")
         say_ready()
         await stopped.wait()
         await self._crew.close()
         self._append(await self._listeners.account())
 
-    async def _publish_all(self, rng: random.Random) -> None:
+    async def _publish_all(self, topics: tuple[str, ...], every_s: float, payload: bytes) -> None:
         """By a schedule: who is late makes up for it. Topics take turns, so that all are not due at once."""
-        topics, payload = self._spec.topics, rng.randbytes(self._spec.size)
-        due_s, step_s = time.monotonic(), self._spec.every_s / len(topics)
+        due_s, step_s = time.monotonic(), every_s / len(topics)
         while True:
             for topic in topics:
                 due_s += step_s
