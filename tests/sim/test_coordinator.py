@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from nearcast.control.move import Move
 from nearcast.coordinator import Coordinator
 from nearcast.domain.errors import ConfigError, LeaseLost, MoveRefused, TopicNameError
 from nearcast.domain.record import Phase
@@ -359,3 +360,24 @@ async def test_what_an_agent_acknowledged_before_it_started_anew_counts_for_noth
     assert move.record.phase is Phase.PREPARING
     fleet.network.heal()
     await until(fleet, lambda: move.draining or move.finished)
+
+
+@in_virtual_time
+async def test_a_move_does_not_ask_all_other_topics_for_their_time(
+    start_fleet: StartFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = await start_fleet()
+    assert fleet.leader is not None
+    for number in range(40):
+        await fleet.leader.move(f"t{number}", Strategy.SINGLE, ("b1",))
+    asked: list[str] = []
+    wake_s = Move.wake_s
+
+    def counted(move: Move) -> float:
+        asked.append(move.record.topic)
+        return wake_s(move)
+
+    monkeypatch.setattr(Move, "wake_s", counted)
+    await fleet.leader.move("t7", Strategy.SINGLE, ("b2",))
+    assert len(asked) < 40
+    assert set(asked) == {"t7"}

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from nearcast.brokers.link import Connect
 from nearcast.brokers.pool import Inbox, LinkPool
+from nearcast.control.agenda import Agenda
 from nearcast.control.instructions import Command, Instruction
 from nearcast.control.loop import LoopSettings
 from nearcast.control.move import Move, Save
@@ -118,7 +119,8 @@ class Coordinator:
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=lambda _broker, _up: None)
         self._alarm = Alarm(clock, self._tick)
         self._lead_until_s = -math.inf
-        self._changed: list[asyncio.Future[None]] = []
+        self._agenda = Agenda()  # when each topic's move wants to be woken
+        self._changed: dict[str, list[asyncio.Future[None]]] = {}  # who waits for a topic's move
         self.brokers = Brokers(self, fleet or Fleet.of(ring), clock, self._crew)
         self.rings = RingChanges(self, clock)
         self.promises = Promises(self)
@@ -195,7 +197,7 @@ class Coordinator:
         epoch = move.record.newest.epoch
         while self.moves.get(topic) is move and not (move.draining or move.finished):
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._changed.append(waiting)
+            self._changed.setdefault(topic, []).append(waiting)
             await waiting
         if self.moves.get(topic) is not move:
             raise LeaseLost(f"topic {topic!r}: another coordinator leads now, and goes on with the move")
@@ -301,7 +303,7 @@ class Coordinator:
         self.records = records
         self.term = term
         self.agents.forget(self._clock.now())
-        self.moves = {}
+        self.moves, self._agenda = {}, Agenda()
         for record in loaded:
             self.moves[record.topic] = self._machine(record, self.ring.owner(record.topic))
         self.brokers.taken_over(records.brokers)
@@ -316,7 +318,7 @@ class Coordinator:
     def _step_down(self) -> None:
         if self.term is not None and self.rules.terms:
             self.term = None
-            self.moves = {}
+            self.moves, self._agenda = {}, Agenda()
             self.reports = Reports()
             self.places = BrokerPlaces()
             self.promises.forget()
@@ -324,7 +326,8 @@ class Coordinator:
             self._overheard_s = -math.inf
             self.rebalancer.forget()
             self.brokers.forget()
-            self._wake()
+            for topic in list(self._changed):
+                self._wake(topic)
 
     async def _resign(self) -> None:
         with contextlib.suppress(StoreDown):  # then the lease runs out by itself
@@ -421,8 +424,7 @@ class Coordinator:
     def _wake_s(self) -> float:
         if not self.leading:
             return math.inf
-        moves_s = min((move.wake_s() for move in self.moves.values()), default=math.inf)
-        return min(moves_s, self.agents.next_loss_s())
+        return min(self._agenda.next_s(), self.agents.next_loss_s())
 
     def _tick(self) -> None:
         if not self.leading:
@@ -435,9 +437,8 @@ class Coordinator:
             self.places.forget(broker)
             for topic, move in list(self.moves.items()):
                 self.do(topic, move.agent_lost(broker))
-        for topic, move in list(self.moves.items()):
-            if now >= move.wake_s():
-                self.do(topic, move.tick(now))
+        for topic in self._agenda.due(now):
+            self.do(topic, self.moves[topic].tick(now))
         self._alarm.set(self._wake_s())
 
     # Instructions
@@ -465,8 +466,9 @@ class Coordinator:
                     self.say(broker, message)
                 case _:
                     raise AssertionError(f"a coordinator does not {instruction}")
+        self._agenda.set(topic, self.moves[topic].wake_s())
         self._alarm.set(self._wake_s())
-        self._wake()
+        self._wake(topic)
 
     async def _save(self, records: Records, move: Move, record: TopicRecord) -> None:
         while self.leading and self.moves.get(record.topic) is move:
@@ -494,8 +496,7 @@ class Coordinator:
         if self.leading:
             self._pool.publish(self._bus, agent_bus_subject(broker), seal(message, self._dialect))
 
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, []
-        for each in changed:
+    def _wake(self, topic: str) -> None:
+        for each in self._changed.pop(topic, ()):
             if not each.done():
                 each.set_result(None)

@@ -8,6 +8,7 @@ account of all messages.
 """
 
 import asyncio
+import gc
 import random
 import signal
 import struct
@@ -247,6 +248,7 @@ class Steady:
         loop.add_signal_handler(signal.SIGUSR1, self._tell_seen)
         loop.add_signal_handler(signal.SIGUSR2, self._quiet.set)
         await self._listeners.start(load_config(Path(self._spec.config)))
+        gc.disable()  # what is written down stays: looking through it again and again would be heard as silence
         spec, rng = self._spec, random.Random(self._spec.seed)
         seldom = tuple(topic for topic in spec.topics if topic not in spec.steady)
         for topics, every_s in ((spec.steady, spec.every_s), (seldom, spec.seldom_s)):
