@@ -15,6 +15,7 @@ from nearcast.lab.experiments import (
     epulsar_coordinates,
     epulsar_migration,
     epulsar_placement,
+    epulsar_profile,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -31,6 +32,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         epulsar_migration.EXPERIMENT,
         epulsar_placement.MMOG,
         epulsar_placement.UAV,
+        epulsar_profile.EXPERIMENT,
     )
 }
 

@@ -2,12 +2,14 @@
 
 import typer
 
+from nearcast.cli.bench.broker import bench_broker
 from nearcast.cli.bench.client import bench_client
 from nearcast.cli.bench.plan import bench_plan
 from nearcast.cli.bench.ring import bench_ring
 from nearcast.cli.bench.wan import bench_wan
 
 app = typer.Typer(help="Measure parts of nearcast on this machine.", no_args_is_help=True)
+app.command("broker")(bench_broker)
 app.command("client")(bench_client)
 app.command("plan")(bench_plan)
 app.command("ring")(bench_ring)

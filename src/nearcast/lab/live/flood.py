@@ -32,14 +32,15 @@ class Wire:
     heard_bytes: int
 
 
-def wire_of(kind: str, size_bytes: int) -> Wire:
+def wire_of(kind: str, size_bytes: int, topic: bytes = _TOPIC) -> Wire:
+    """The payload, of zeros, is the last of `message` and of what is heard, but for two bytes."""
     payload, size = bytes(size_bytes), str(size_bytes).encode()
     if kind == NATS:
         hello = b"CONNECT " + json.dumps({"verbose": False, "pedantic": False, "lang": "raw"}).encode() + b"\r\n"
-        heard = len(b"MSG " + _TOPIC + b" 1 " + size + b"\r\n" + payload + b"\r\n")
-        publish = b"PUB " + _TOPIC + b" " + size + b"\r\n" + payload + b"\r\n"
-        return Wire(hello, b"SUB " + _TOPIC + b" 1\r\nPING\r\n", b"PONG\r\n", publish, heard)
-    channel = b"$%d\r\n%b\r\n" % (len(_TOPIC), _TOPIC)
+        heard = len(b"MSG " + topic + b" 1 " + size + b"\r\n" + payload + b"\r\n")
+        publish = b"PUB " + topic + b" " + size + b"\r\n" + payload + b"\r\n"
+        return Wire(hello, b"SUB " + topic + b" 1\r\nPING\r\n", b"PONG\r\n", publish, heard)
+    channel = b"$%d\r\n%b\r\n" % (len(topic), topic)
     bulk = b"$" + size + b"\r\n" + payload + b"\r\n"
     heard = len(b"*3\r\n$7\r\nmessage\r\n" + channel + bulk)
     publish = b"*3\r\n$7\r\nPUBLISH\r\n" + channel + bulk
@@ -62,9 +63,8 @@ def flood(
     wire = wire_of(endpoint.kind, size_bytes)
     sockets: list[socket.socket] = []
     try:
-        sockets += [_connect(endpoint, wire, wire.subscribe, wire.subscribed) for _ in range(fanout)]
-        ready = (b"PING\r\n", b"PONG\r\n") if endpoint.kind == NATS else (b"PING\r\n", b"+PONG\r\n")
-        sockets.append(_connect(endpoint, wire, *ready))
+        sockets += [connected(endpoint, wire, wire.subscribe, wire.subscribed) for _ in range(fanout)]
+        sockets.append(connected(endpoint, wire, b"PING\r\n", b"PONG\r\n"))
         return _Flood(sockets[-1], sockets[:-1], wire).run(warm_up_s, seconds, at_edges)
     except OSError as error:
         raise FleetError(f"{endpoint.url}: the flood broke off: {error}") from error
@@ -73,7 +73,8 @@ def flood(
             each.close()
 
 
-def _connect(endpoint: Endpoint, wire: Wire, command: bytes, answer: bytes) -> socket.socket:
+def connected(endpoint: Endpoint, wire: Wire, command: bytes, answer: bytes) -> socket.socket:
+    """Returns when the server has given the answer to the command."""
     made = socket.create_connection((endpoint.host, endpoint.port), timeout=_PATIENCE_S)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     made.sendall(wire.hello + command)
