@@ -16,9 +16,9 @@ import pytest
 from nearcast.domain.errors import ConfigError, StoreDown, StoreError
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.store.nats_kv import NatsKvStore
-from nearcast.store.nats_session import PATIENCE_S
 from nearcast.store.store import ABSENT, MAX_VALUE_BYTES
 from nearcast.transport.endpoint import NATS, REDIS, Endpoint, Tls
+from nearcast.transport.nats_session import PATIENCE_S
 from tests.contract.link_stages import stopped
 from tests.contract.store_stages import until
 

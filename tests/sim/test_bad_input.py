@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nearcast.brokers.link import Link
+from nearcast.client.live_subscription import LiveSubscription
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.route import Route, Strategy
@@ -162,7 +163,9 @@ async def test_a_forged_trail_is_at_worst_a_reported_discontinuity(start_fleet: 
     assert fleet.leader is not None
     await fleet.leader.move("t", Strategy.HOMED, ("b0", "b1"))
     await keep_publishing(fleet, "t")
-    link = await plain_link(fleet, receiver.client._subscriptions["t"].machine.wanted[0])
+    subscription = receiver.client._subscriptions["t"]
+    assert isinstance(subscription, LiveSubscription)
+    link = await plain_link(fleet, subscription.machine.wanted[0])
     rng = random.Random(3)
     for _ in range(50):
         names = b"".join(bytes((2,)) + rng.choice((b"b0", b"b1", b"b2")) for _ in range(2))

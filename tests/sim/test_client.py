@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from nearcast.client import Client, Overflow, SlowConsumer, Subscription
+from nearcast.client.live_subscription import LiveSubscription
+from nearcast.client.publication import Publication
 from nearcast.control.instructions import Ready
 from nearcast.domain.errors import ConfigError, LeaseLost, LinkClosed, MessageTooLarge, TopicNameError
 from nearcast.domain.message import Message
@@ -245,6 +247,7 @@ async def test_who_publishes_again_after_its_servers_were_away_for_long_only_wai
     await fleet.publish(sender, "t", b"m")
     await fleet.sleep(1.0)  # it is confirmed
     publication = sender.client.publication("t")
+    assert isinstance(publication, Publication)
     publication._used_s -= 2 * TIMING.forget_s
     publication.machine.lease.confirmed_s -= 2 * TIMING.lease_s
     publication._ready_until_s = float("-inf")
@@ -311,7 +314,9 @@ async def test_a_subscription_ready_at_the_instant_of_its_cancellation_is_cancel
     subscribing = asyncio.create_task(client.subscribe("t"))
     await fleet.sleep(1.0)
     subscribing.cancel()
-    client._subscriptions["t"]._follow([Ready()])
+    subscription = client._subscriptions["t"]
+    assert isinstance(subscription, LiveSubscription)
+    subscription._follow([Ready()])
     with pytest.raises(asyncio.CancelledError):
         await subscribing
     assert client.topics == ()
@@ -423,6 +428,7 @@ async def test_a_move_makes_no_pause_and_a_server_that_is_away_does(start_fleet:
     for broker in ("b2", "b1"):
         await fleet.leader.move("t", Strategy.SINGLE, (broker,))
         await fleet.sleep(3.0)
+    assert isinstance(subscription, LiveSubscription)
     assert subscription.machine.attachments.keys() == {"b1"}
     assert subscription.pause.longest_s == 0.0
     fleet.network.crash_broker("b1")

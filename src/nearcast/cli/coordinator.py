@@ -5,6 +5,7 @@ import asyncio
 import typer
 
 from nearcast.brokers.connect import connector
+from nearcast.brokers.log import LogSites
 from nearcast.cli.options import ConfigFile
 from nearcast.client.open import unique_name
 from nearcast.coordinator import Coordinator
@@ -36,6 +37,7 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
     journal = NatsKvStore(config.control, name=name, bucket=BUCKET)
     for each in (store, journal):
         await _open(each, stopped)
+    sites = LogSites(config.servers, name=name, clock=SystemClock())
     connect = connector(config.endpoints(), name=name)
     coordinator = Coordinator(
         name,
@@ -49,6 +51,7 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
         loop=config.loop,
         fleet=_fleet(config),
         journal=journal,
+        sites=sites,
     )
     coordinator.start()
     try:
@@ -57,6 +60,7 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
         await stopped.wait()
     finally:
         await coordinator.close()
+        await sites.close()
         await journal.close()
         await store.close()
 

@@ -42,6 +42,10 @@ def start_fleet(
     capacity: Annotated[
         float | None, typer.Option(metavar="BYTES/S", min=1, help="What each broker can send; load is relative to it.")
     ] = None,
+    cluster: Annotated[
+        int | None,
+        typer.Option(min=1, max=5, help="How many NATS servers per site, which keep persistent topics together."),
+    ] = None,
     coordinators: Annotated[int, typer.Option(min=1, max=5, help="How many coordinators; one leads.")] = 2,
     as_json: AsJson = False,
 ) -> None:
@@ -60,10 +64,17 @@ def start_fleet(
             hop_s=hop_s,
             out_bytes_per_s=capacity,
             rents=True,
+            cluster=cluster or 1,
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
-        ours = {"--sites": sites, "--brokers": brokers, "--delay": delay_ms, "--capacity": capacity}
+        ours = {
+            "--sites": sites,
+            "--brokers": brokers,
+            "--delay": delay_ms,
+            "--capacity": capacity,
+            "--cluster": cluster,
+        }
         for option, given in ours.items():
             if given is not None:
                 raise typer.BadParameter(f"{option} is for servers that are started here: leave it out with --config")

@@ -9,18 +9,24 @@ from types import TracebackType
 from typing import Any, Self
 
 from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
+from nearcast.brokers.log import LogSites
 from nearcast.brokers.pool import Inbox, LinkPool
+from nearcast.client.live_subscription import LiveSubscription
+from nearcast.client.log_publication import LogPublication
+from nearcast.client.log_subscription import FIRST, NEW, LogSubscription, Since
 from nearcast.client.publication import Publication
 from nearcast.client.subscription import OnMessage, OnReport, Overflow, Subscription
 from nearcast.client.survey import Survey
 from nearcast.control.fleet_time import FleetTime
+from nearcast.control.log_publisher import LogPublisher
+from nearcast.control.log_route import LogRoute
 from nearcast.control.publisher import Publisher
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.subscriber import Subscriber
 from nearcast.control.tally import Tally
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import Pace, Whereabouts
-from nearcast.domain.errors import ConfigError, LinkClosed
+from nearcast.domain.errors import ConfigError, LinkClosed, LogRefused, TopicChanged
 from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
@@ -37,7 +43,8 @@ class Client:
     `name` must be unique in the fleet; `ring` need only hold some brokers of it: agents send a newer one. `rng` gives
     publisher ids, so that a seeded run repeats itself; leave it out in production. With `count_every_s`, the agents
     of the brokers in use are told so often what was sent and received there, if anything was. `learn` is told where
-    brokers are that came later, before `connect` is asked for them.
+    brokers are that came later, before `connect` is asked for them. `logs` are the sites that keep persistent topics;
+    without them, such topics can be neither published on nor read.
 
     With a `pace` it finds out where it is and what the fleet's time is, and says so to the agents of the brokers in
     use. A client that moves names the broker nearest to it as its `gateway`, and another one with `set_gateway`.
@@ -58,6 +65,7 @@ class Client:
         learn: LearnAddresses = forget_addresses,
         pace: Pace | None = None,
         gateway: str = "",
+        logs: LogSites | None = None,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -76,13 +84,14 @@ class Client:
             on_state=self._link_changed,
             on_open=self._link_opened,
         )
-        self._publications: dict[str, Publication] = {}
-        self._by_id: dict[int, Publication] = {}
+        self._publications: dict[str, Publication | LogPublication] = {}
+        self._by_id: dict[int, Publication | LogPublication] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._time = FleetTime()
         self._tally = Tally(name, self._time)
         self._count_every_s = count_every_s
         self._learn = learn
+        self._logs = logs
         self._counting = False
         self._closed = False
         self._survey: Survey | None = None
@@ -116,14 +125,16 @@ class Client:
         timeout_s: float = 30.0,
         begun: Callable[[int], None] | None = None,
     ) -> Coroutine[Any, Any, int]:
-        """To be awaited. Returns the message's sequence number once it is handed to the server's connection.
+        """To be awaited. Returns the message's sequence number once it is handed to the server's connection, or, of a
+        persistent topic, once the topic's quorum has written it.
 
         `begun` is told the number before the message leaves. Raises TopicNameError, MessageTooLarge, LeaseLost when no
-        route could be had in time, or LinkClosed after `close()`.
+        route could be had in time, Unconfirmed when it is not known in time whether it was written, or LinkClosed after
+        `close()`.
         """
         return self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
 
-    def publication(self, topic: str) -> Publication:
+    def publication(self, topic: str) -> Publication | LogPublication:
         """This client's publisher on the topic, opened on first use; anew, under another id, after a long rest."""
         publication = self._publications.get(topic)
         if publication is None:
@@ -135,7 +146,9 @@ class Client:
                 machine.lost(broker)
             self._count()
             rests = partial(self._rests, topic, publisher_id)
-            publication = Publication(machine, self._pool, self._clock, self._crew, self._dialect, self._tally, rests)
+            publication = Publication(
+                machine, self._pool, self._clock, self._crew, self._dialect, self._tally, rests, self._log_publication
+            )
             self._publications[topic] = self._by_id[publisher_id] = publication
         return publication
 
@@ -147,11 +160,16 @@ class Client:
         on_report: OnReport | None = None,
         buffer: int = 65_536,
         overflow: Overflow = Overflow.DROP_OLDEST,
+        since: Since | None = None,
     ) -> Subscription:
         """Returns when every message published from now on will arrive, once and in its publisher's order.
 
         Without a callback, iterate over the subscription; at most `buffer` messages wait. `on_report` is told of gaps
         and discontinuities. One subscription per topic and client: share it, or use a second client.
+
+        Of a persistent topic, `since` says where to begin: after a message's `position`, at a time (seconds since
+        1970), at the "first" message there is, or, as without it, with what is "new". For another topic it is a
+        ConfigError: nothing is kept of that.
         """
         validate_topic(topic)
         self._must_be_open()
@@ -159,11 +177,25 @@ class Client:
             raise ConfigError(f"topic {topic!r}: buffer is {buffer}; it must hold at least one message")
         if topic in self._subscriptions:
             raise ConfigError(f"client {self.name!r} is subscribed to {topic!r} already; share that subscription")
-        machine = Subscriber(
-            topic, stable_key(self.name), self.name, self._ring, timing=self._timing, rules=self._rules
-        )
-        subscription = Subscription(
-            machine,
+        if isinstance(since, str) and since not in {FIRST, NEW}:
+            raise ConfigError(f"topic {topic!r}: since is {since!r}; expected a position, a time, {FIRST!r} or {NEW!r}")
+        subscription: Subscription = self._live_subscription(topic, callback, on_report, buffer, overflow)
+        try:
+            await self._begin(subscription)
+            if since is not None:
+                subscription.close()
+                raise ConfigError(f"topic {topic!r} is not persistent: nothing is kept of it that `since` could name")
+        except TopicChanged as changed:
+            subscription = self._log_subscription(changed.args[1], since or NEW, callback, on_report, buffer)
+            await self._begin(subscription)
+        return subscription
+
+    def _live_subscription(
+        self, topic: str, callback: OnMessage | None, on_report: OnReport | None, buffer: int, overflow: Overflow
+    ) -> LiveSubscription:
+        key = stable_key(self.name)
+        return LiveSubscription(
+            Subscriber(topic, key, self.name, self._ring, timing=self._timing, rules=self._rules),
             self._pool,
             self._clock,
             dialect=self._dialect,
@@ -176,14 +208,56 @@ class Client:
             closed=self._forget,
             learn=self._learn,
         )
-        self._subscriptions[topic] = subscription
+
+    def _log_subscription(
+        self, first: Welcome, since: Since, callback: OnMessage | None, on_report: OnReport | None, buffer: int
+    ) -> LogSubscription:
+        return LogSubscription(
+            self._log_route(first, 0),
+            self._pool,
+            self._must_keep_logs(first.topic),
+            self._clock,
+            self._crew,
+            since=float(since) if isinstance(since, int) else since,
+            dialect=self._dialect,
+            rejects=self.rejects,
+            on_message=callback,
+            on_report=on_report,
+            buffer=buffer,
+            closed=self._forget,
+        )
+
+    def _log_publication(self, first: Welcome) -> LogPublication:
+        """Takes the place of the publication that was told of a log."""
+        topic, publisher_id = first.topic, self._rng.getrandbits(63) + 1
+        before = self._publications.pop(topic, None)
+        if isinstance(before, Publication):
+            self._by_id.pop(before.machine.id, None)
+        machine = LogPublisher(self._log_route(first, publisher_id))
+        sites, rests = self._must_keep_logs(topic), partial(self._rests, topic, publisher_id)
+        publication = LogPublication(
+            machine, self._pool, sites, self._clock, self._crew, self._dialect, self.time_ns, rests
+        )
+        self._publications[topic] = self._by_id[publisher_id] = publication
+        return publication
+
+    def _log_route(self, first: Welcome, publisher_id: int) -> LogRoute:
+        topic, timing, rules = first.topic, self._timing, self._rules
+        return LogRoute(topic, publisher_id, self.name, self._ring, timing=timing, rules=rules, first=first)
+
+    def _must_keep_logs(self, topic: str) -> LogSites:
+        if self._logs is None:
+            raise LogRefused(f"topic {topic!r} is persistent, and this client was made without a way to its log")
+        return self._logs
+
+    async def _begin(self, subscription: Subscription) -> None:
+        self._subscriptions[subscription.topic] = subscription
         self._count()
         try:
             await subscription.start()
         except BaseException:
             subscription.close()
             raise
-        return subscription
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -218,6 +292,8 @@ class Client:
             await self._survey.close()
         await self._pool.close()
         await self._crew.close()
+        if self._logs is not None:
+            await self._logs.close()
 
     async def abandon(self) -> None:
         """Ends at once, without a goodbye: what a crash looks like from outside."""
@@ -245,7 +321,7 @@ class Client:
     def _used(self) -> list[str]:
         """Brokers where this client has topics."""
         targets = (each.machine.targets for each in self._publications.values())
-        attached = (each.machine.attachments for each in self._subscriptions.values())
+        attached = (each.brokers for each in self._subscriptions.values())
         return list(dict.fromkeys(chain(*targets, *attached)))
 
     async def _tell_often(self, every_s: float) -> None:

@@ -6,8 +6,10 @@ import socket
 from pathlib import Path
 
 from nearcast.brokers.connect import connector
+from nearcast.brokers.log import LogSites
 from nearcast.client.client import Client
 from nearcast.control.whereabouts import CLIENT_PACE
+from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.directory import Directory
 
@@ -34,6 +36,7 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
         learn=directory.learn,
         pace=CLIENT_PACE if config.counts else None,
         gateway=gateway,
+        logs=LogSites(directory.servers, name=name, clock=SystemClock()),
     )
 
 

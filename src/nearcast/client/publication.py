@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from nearcast.brokers.pool import LinkPool
+from nearcast.client.log_publication import LogPublication
 from nearcast.control.instructions import Instruction, Say, Send
 from nearcast.control.publisher import MOST_UNCONFIRMED, Publisher
 from nearcast.control.tally import Tally
@@ -31,8 +32,12 @@ class Publication:
         dialect: Dialect,
         tally: Tally,
         rests: Callable[[], None],
+        persistent: Callable[[Welcome], LogPublication],
     ) -> None:
-        """`rests` is called when nothing has been published for so long that this is closed; another may be opened."""
+        """`rests` is called when nothing has been published for so long that this is closed; another may be opened.
+
+        `persistent` gives who publishes in our place, when an agent says that the topic has a log.
+        """
         self.machine = machine
         self._pool = pool
         self._clock = clock
@@ -41,6 +46,8 @@ class Publication:
         self._tally = tally
         self._time = tally.time
         self._rests = rests
+        self._persistent = persistent
+        self._heir: LogPublication | None = None
         self._used_s = clock.now()
         self._count = tally.sent(machine.targets, machine.topic)
         self._alarm = Alarm(clock, self._tick)
@@ -63,9 +70,11 @@ class Publication:
             )
         now = self._used_s = clock.now()
         if now >= self._ready_until_s or len(machine.unconfirmed) >= MOST_UNCONFIRMED:
-            if not self._can_publish(now):
+            if self._heir is None and not self._can_publish(now):
                 await self._wait_for_route(timeout_s)
                 now = clock.now()
+            if self._heir is not None:
+                return await self._heir.publish(payload, timeout_s=timeout_s, begun=begun)
             self._time.unknown(clock.wall() - now)
             self._ready_until_s = machine.lease.usable_until_s()
             self._senders = [self._pool.sender(broker) for broker in machine.reachable]
@@ -87,6 +96,9 @@ class Publication:
 
     def answered(self, message: ToClient) -> None:
         match message:
+            case Welcome() if message.log is not None:
+                self._heir = self._persistent(message)
+                self.close()
             case Welcome():
                 self._do(self.machine.welcome(message, self._clock.now()))
             case Unsure():
@@ -115,7 +127,7 @@ class Publication:
         timer = self._clock.call_later(timeout_s, self._wake)
         until_s = self._clock.now() + timeout_s
         try:
-            while not self._can_publish(self._clock.now()):
+            while self._heir is None and not self._can_publish(self._clock.now()):
                 if self._over:
                     raise LinkClosed(f"topic {self.machine.topic!r}: client {self.machine.client!r} is closed")
                 if self._clock.now() >= until_s:

@@ -2,30 +2,24 @@
 
 import asyncio
 import enum
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
-from nearcast.brokers.link import LearnAddresses
-from nearcast.brokers.pool import LinkPool
-from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Learn, Ready, Report, Say
 from nearcast.control.pause import Pause
-from nearcast.control.subscriber import Subscriber
-from nearcast.control.tally import Tally
-from nearcast.domain.errors import LinkClosed, NearcastError, WireError
+from nearcast.domain.errors import LinkClosed, NearcastError
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
-from nearcast.transport.alarm import Alarm
-from nearcast.transport.clock import Clock
-from nearcast.wire.control import AGENT_SUBJECT, Generation, ToClient, Unsure, Welcome, seal
-from nearcast.wire.dialect import Dialect
-from nearcast.wire.envelope import Envelope, decode
-from nearcast.wire.rejects import Rejects
+from nearcast.wire.control import ToClient
 
 
 class Overflow(enum.StrEnum):
-    """What happens to a message that finds the buffer full. Whatever is dropped is reported as a `Gap`."""
+    """What happens to a message that finds the buffer full. Whatever is dropped is reported as a `Gap`.
+
+    Of a persistent topic nothing is dropped: reading waits until there is room.
+    """
 
     DROP_OLDEST = "drop_oldest"
     DROP_NEWEST = "drop_newest"
@@ -40,7 +34,7 @@ OnMessage = Callable[[Message], None]
 OnReport = Callable[[Gap | Discontinuity], None]
 
 
-class Subscription:
+class Subscription(ABC):
     """Made by `Client.subscribe`. Iterate over it, or give a callback; leave it with `close()` or `async with`.
 
     Reports of what may be missing go to `on_report`, in order with the messages that a callback gets. `pause` is how
@@ -49,44 +43,24 @@ class Subscription:
 
     def __init__(
         self,
-        machine: Subscriber,
-        pool: LinkPool,
-        clock: Clock,
+        topic: str,
         *,
-        dialect: Dialect,
-        rejects: Rejects,
-        tally: Tally,
         on_message: OnMessage | None,
         on_report: OnReport | None,
         buffer: int,
-        overflow: Overflow,
         closed: Callable[[str], None],
-        learn: LearnAddresses,
     ) -> None:
-        self.topic = machine.topic
-        self.machine = machine
+        self.topic = topic
         self.dropped_count = 0
         self.pause = Pause()
-        self._pool = pool
-        self._clock = clock
-        self._dialect = dialect
-        self._rejects = rejects
-        self._tally = tally
         self._on_message = on_message
         self._on_report = on_report
         self._size = buffer
-        self._overflow = overflow
         self._closed = closed
-        self._learn = learn
-        self._alarm = Alarm(clock, self._tick)
         self._buffer: deque[Message] = deque()
-        self._opened: dict[tuple[str, float], float] = {}  # open discontinuities, and their start as it was told
         self._takers: list[asyncio.Future[None]] = []  # who waits for the next message
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._over = False
-        self._failed = False
-
-    # For the application
+        self._why: NearcastError | None = None  # what iterating raises once the buffer is empty
 
     def __aiter__(self) -> AsyncIterator[Message]:
         if self._on_message is not None:
@@ -95,8 +69,8 @@ class Subscription:
 
     async def __anext__(self) -> Message:
         while not self._buffer:
-            if self._failed:
-                raise self._why_over()
+            if self._why is not None:
+                raise self._why
             if self._over:
                 raise StopAsyncIteration
             news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -116,150 +90,40 @@ class Subscription:
         """Leaves the topic. Messages already taken in can still be iterated over."""
         if not self._over:
             self._over = True
-            self._alarm.cancel()
-            self._follow(self.machine.close(self._clock.now()))
-            if not self._ready.done():
-                self._ready.set_exception(self._why_over())
+            self._leave()
             self._wake()
             self._closed(self.topic)
 
     # For the client
 
+    @property
+    @abstractmethod
+    def brokers(self) -> tuple[str, ...]:
+        """Where it is now."""
+
+    @abstractmethod
     async def start(self) -> None:
         """Returns when the promise holds."""
-        self._tick()
-        await self._ready
 
-    def answered(self, message: ToClient, broker: str) -> None:
-        match message:
-            case Welcome():
-                self._do(self.machine.welcome(message, broker, self._clock.now()))
-            case Unsure():
-                self.machine.unsure(message)
-                self._do([])
-            case Generation():
-                self._do(self.machine.generation(message, self._clock.now()))
+    @abstractmethod
+    def answered(self, message: ToClient, broker: str) -> None: ...
 
-    def link_changed(self, broker: str, up: bool) -> None:
-        now = self._clock.now()
-        if not up:
-            self._do(self.machine.lost(broker, now))
-        elif self._pool.is_attached(broker, self.topic):
-            self._do(self.machine.restored(broker, now))
+    @abstractmethod
+    def link_changed(self, broker: str, up: bool) -> None: ...
 
     # Within
 
-    def _receive(self, broker: str) -> Callable[[bytes], None]:
-        source = f"topic {self.topic} at {broker}"
-        dialect, now, machine = self._dialect, self._clock.now, self.machine
-        passes, deliver = machine.passes, self._deliver
-        count, time = self._tally.received(broker, self.topic), self._tally.time
+    @abstractmethod
+    def _leave(self) -> None:
+        """Says goodbye; called once."""
 
-        def receive(data: bytes) -> None:
-            count.messages += 1
-            count.size_bytes += len(data)
-            try:
-                envelope = decode(data, dialect)
-            except WireError as error:
-                self._rejects.note(error, source)
-                return
-            if self._over:
-                return
-            now_s = now()
-            if passes(envelope, broker, now_s):
-                if now_s >= count.sample_s:
-                    count.sample(envelope.sent_ns, now_s, time)
-                deliver(envelope)
-                return
-            out = machine.frame(envelope, broker, now_s)
-            if len(out) == 1 and type(out[0]) is Deliver:  # nothing but the message itself: no timer has changed
-                if now_s >= count.sample_s:
-                    count.sample(out[0].envelope.sent_ns, now_s, time)
-                deliver(out[0].envelope)
-            elif out or envelope.notice is None or machine.barrier is not None:
-                self._do(out)  # else a notice for others, or a beat, which only puts off what was due
-
-        return receive
-
-    def _tick(self) -> None:
-        self._do(self.machine.tick(self._clock.now()))
-
-    def _do(self, instructions: list[Instruction]) -> None:
-        self._follow(instructions)
-        if not self._over:
-            self._alarm.set(self.machine.wake_s())
-            if self.machine.ready:
-                self.pause.note(self._clock.now(), receiving=self.machine.receiving)
-
-    def _follow(self, instructions: list[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Deliver(envelope):
-                    self._deliver(envelope)
-                case Report(what):
-                    self._report(what)
-                case Learn(addresses):
-                    self._learn(addresses)
-                case Say(broker, message):
-                    self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._dialect))
-                case Attach(broker):
-                    self._attach(broker)
-                case Detach(broker):
-                    self._pool.detach(broker, self.topic)
-                    self._tally.received(broker, self.topic).left = True
-                case Ready():
-                    if not self._ready.done():  # else whoever asked was cancelled at this very instant
-                        self._ready.set_result(None)
-
-    def _attach(self, broker: str) -> None:
-        def attached() -> None:
-            self._do(self.machine.attached(broker, self._clock.now()))
-
-        self._pool.attach(broker, self.topic, self._receive(broker), attached)
-
-    def _deliver(self, envelope: Envelope) -> None:
-        message = Message(self.topic, envelope.payload, envelope.publisher, envelope.seq, envelope.sent_ns)
-        if self._on_message is not None:
-            self._on_message(message)
-        elif len(self._buffer) < self._size:
-            self._buffer.append(message)
-            if self._takers:
-                self._wake()
-        else:
-            self._overflowed(message)
-
-    def _overflowed(self, message: Message) -> None:
-        if self._overflow is Overflow.FAIL:
-            self._failed = True
-            self.close()
-            return
-        dropped = message
-        if self._overflow is Overflow.DROP_OLDEST:
-            dropped = self._buffer.popleft()
-            self._buffer.append(message)
-        self.dropped_count += 1
-        if dropped.sequenced and self._on_report is not None:
-            self._on_report(Gap(self.topic, dropped.publisher, dropped.seq, dropped.seq))
-
-    def _report(self, what: Gap | Discontinuity) -> None:
-        if self._on_report is None:
-            return
-        self._on_report(self._on_the_wall(what) if isinstance(what, Discontinuity) else what)
-
-    def _on_the_wall(self, what: Discontinuity) -> Discontinuity:
-        """The machine counts on the process's own clock. What closes a discontinuity repeats how it was opened."""
-        ahead_s = self._clock.wall() - self._clock.now()
-        opened = (what.broker, what.from_s)
-        from_s = self._opened.setdefault(opened, what.from_s + ahead_s)
-        if what.to_s is None:
-            return Discontinuity(what.topic, what.broker, from_s, None)
-        del self._opened[opened]
-        return Discontinuity(what.topic, what.broker, from_s, what.to_s + ahead_s)
+    def _fail(self, why: NearcastError) -> None:
+        """Over, and not by the application's wish."""
+        self._why = why
+        self.close()
 
     def _why_over(self) -> NearcastError:
-        if self._failed:
-            return SlowConsumer(f"topic {self.topic!r}: more than {self._size} messages waited to be taken")
-        return LinkClosed(f"topic {self.topic!r}: closed before it was subscribed to")
+        return self._why or LinkClosed(f"topic {self.topic!r}: closed before it was subscribed to")
 
     def _wake(self) -> None:
         takers, self._takers = self._takers, []

@@ -19,6 +19,7 @@ from nearcast.control.register import Entry, Register
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import Addresses
+from nearcast.domain.log import TopicLog
 from nearcast.domain.route import Route, Strategy, brokers_of
 from nearcast.wire.control import (
     Ack,
@@ -65,6 +66,7 @@ class Forwarder:
         "clients",
         "counted",
         "incarnation",
+        "log",
         "lost",
         "paths",
         "routes",
@@ -95,6 +97,7 @@ class Forwarder:
         self.told = first.epoch
         self.lost: tuple[str, ...] = ()
         self.addresses: Addresses = ()  # of brokers of the routes that came later than clients' files
+        self.log: TopicLog | None = None
         self.attached: bool | None = False  # None: asked for, not yet confirmed
         self.paths: dict[str, Outbound] = {}
         self.clients = Register()
@@ -157,7 +160,7 @@ class Forwarder:
             self._stale_s = now  # whoever used our broker before has not told us yet
         self.routes = {route.epoch: route for route in command.routes}
         self.told = max(self.told, command.told) if not fresh else command.told
-        self.lost, self.addresses = command.lost, command.addresses
+        self.lost, self.addresses, self.log = command.lost, command.addresses, command.log
         out: list[Instruction] = []
         if self._taps:
             self._open_paths(now)
@@ -208,12 +211,14 @@ class Forwarder:
             else:
                 self._lazy_switch = True
         if command.eager:
-            unknowing = [entry for entry in self.clients.below(self.told) if entry.publisher]
+            # Readers of a log are not attached to the topic, and hear no Switch.
+            unknowing = [entry for entry in self.clients.below(self.told) if entry.publisher or self.log is not None]
             out += [self._corrected(each) for each in unknowing]
         return [*out, self._ack(command.term, "tell", command.epoch)]
 
     def release(self, command: Release) -> list[Instruction]:
         """Nobody uses an epoch below the floor any more: stop forwarding for them."""
+        self.log = command.log
         self.routes = {epoch: route for epoch, route in self.routes.items() if epoch >= command.floor}
         out: list[Instruction] = []
         members = self.members
@@ -245,6 +250,7 @@ class Forwarder:
     def welcome(self, asked_s: float, publisher: int) -> Welcome:
         route = self.routes.get(self.told) or self.routes[self.floor]
         lease_s = self.timing.lease_s
+        log = self.log if self.log is not None and self.log.segment(route.epoch) else None
         return Welcome(
             self.topic,
             route,
@@ -257,6 +263,7 @@ class Forwarder:
             (),
             publisher=publisher,
             addresses=self.addresses,
+            log=log and log.until(route.epoch),
         )
 
     def ask(self, message: Ask, now: float) -> list[Instruction]:

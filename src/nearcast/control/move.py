@@ -20,6 +20,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import NO_BOOK, Book, addresses_in
 from nearcast.domain.errors import MoveRefused
+from nearcast.domain.log import TopicLog
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.route import Strategy, brokers_of, route
 from nearcast.wire.control import Ack, Prepare, Quiet, Release, Tell
@@ -31,20 +32,38 @@ class Save(Instruction, frozen=True):
     record: TopicRecord
 
 
+class OpenSegment(Instruction, frozen=True):
+    """Make the segment of this epoch, if it is not there; then call `opened`, or `unopened` when it cannot be made."""
+
+    log: TopicLog
+    epoch: int
+
+
+class SealSegment(Instruction, frozen=True):
+    """Nobody writes to this epoch's segment any more: find out where it ends; then call `sealed`."""
+
+    log: TopicLog
+    epoch: int
+
+
 class Move:
     __slots__ = (
         "_back_s",
         "_catching_up",
+        "_ends",
         "_lost_are_quiet",
         "_quiet",
         "_saving",
+        "_sealing",
         "_sent_s",
         "_told_s",
+        "_unopened",
         "_waiting",
         "book",
         "cancelled",
         "directory",
         "record",
+        "refusal",
         "rules",
         "timing",
     )
@@ -62,6 +81,10 @@ class Move:
         self.timing = timing
         self.rules = rules
         self.cancelled: int | None = None  # the epoch last taken back
+        self.refusal = ""  # why, when it was not for an agent
+        self._unopened = record.log is not None  # the newest segment may have to be made
+        self._sealing: dict[int, None] = {}
+        self._ends: dict[int, int] = {}  # of segments, found and not yet written
         self._saving = False
         self._sent_s = -math.inf
         self._told_s = math.inf
@@ -91,8 +114,13 @@ class Move:
 
     # Orders
 
-    def begin(self, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> list[Instruction]:
-        """Starts the next transition. One unfinished transition per topic: the one before must at least be draining."""
+    def begin(
+        self, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, log: TopicLog | None = None
+    ) -> list[Instruction]:
+        """Starts the next transition. One unfinished transition per topic: the one before must at least be draining.
+
+        With `log`, the topic is persistent from the new epoch on.
+        """
         if not (self.draining or self.finished):
             raise MoveRefused(
                 f"topic {self.record.topic!r} is still being moved to epoch {self.record.newest.epoch}"
@@ -104,7 +132,17 @@ class Move:
             raise MoveRefused(f"topic {self.record.topic!r} cannot move to {lost[0]!r}: its agent does not answer")
         routes = (*self.record.routes, target)
         leaving = tuple(broker for broker in self.record.leaving if broker in self.record.lost)
-        return self._save(replace(self.record, phase=Phase.PREPARING, routes=routes, leaving=leaving, eager=eager))
+        log = log or self.record.log
+        if log is not None:
+            if strategy is not Strategy.SINGLE:
+                raise MoveRefused(
+                    f"topic {self.record.topic!r} is persistent: its log is written at one broker, and {strategy} has"
+                    " several"
+                )
+            log = log.opened(target.epoch, target.brokers[0])
+        return self._save(
+            replace(self.record, phase=Phase.PREPARING, routes=routes, leaving=leaving, eager=eager, log=log)
+        )
 
     def resume(self, term: int) -> list[Instruction]:
         """A new leader goes on where the one before stopped."""
@@ -119,10 +157,51 @@ class Move:
             self._told_s, self._lost_are_quiet = now, False
         self._quiet.clear()
         self._waiting = dict.fromkeys(self._present)
-        out = [*map(self._prepare, self._catching_up), *self._command_waiting(now)]
+        out = [*self._see_to_log(), *map(self._prepare, self._catching_up), *self._command_waiting(now)]
         if self.record.phase is Phase.PREPARING and not self.rules.prepare_first:
             return out + self._advance(force=True)
         return out + self._advance()
+
+    # The log of a persistent topic
+
+    def opened(self, epoch: int) -> list[Instruction]:
+        """The segment is there: clients may learn of it."""
+        if epoch == self.record.newest.epoch:
+            self._unopened = False
+        return self._advance()
+
+    def unopened(self, epoch: int, why: str) -> list[Instruction]:
+        """It cannot be made at the new broker: back, as when its agent is lost."""
+        if epoch != self.record.newest.epoch or self.record.phase is not Phase.PREPARING or self._saving:
+            return []
+        self.refusal = why
+        return self._cancel()
+
+    def sealed(self, epoch: int, end: int) -> list[Instruction]:
+        self._ends[epoch] = end
+        return self._write_ends()
+
+    def rewrite(self, log: TopicLog) -> list[Instruction]:
+        """Segments were removed, or are kept for another time. Call only when `finished`."""
+        return self._save(replace(self.record, log=log))
+
+    def _see_to_log(self) -> list[Instruction]:
+        """What a segment needs: to be made before anybody is told of it, and an end once its epoch is over."""
+        log, record = self.record.log, self.record
+        if log is None:
+            return []
+        out: list[Instruction] = []
+        if self._unopened and record.phase is Phase.PREPARING:
+            out.append(OpenSegment(log, record.newest.epoch))
+        over = [each.epoch for each in log.segments if each.end is None and each.epoch < record.routes[0].epoch]
+        for epoch in [epoch for epoch in over if epoch not in self._sealing]:
+            self._sealing[epoch] = None
+            out.append(SealSegment(log, epoch))
+        return out
+
+    def _write_ends(self) -> list[Instruction]:
+        """At once when nothing moves; else with the next step that is written."""
+        return self._save(self.record) if self._ends and self.finished else []
 
     # What agents say
 
@@ -134,7 +213,7 @@ class Move:
             out += self._caught_up(message.broker, now)
         if message.of == {Phase.PREPARING: "prepare", Phase.TOLD: "tell", Phase.DONE: "release"}[self.record.phase]:
             self._waiting.pop(message.broker, None)
-        return out + self._advance()
+        return out + self._advance() + self._write_ends()
 
     def quiet(self, message: Quiet) -> list[Instruction]:
         if message.epoch == self.record.newest.epoch and self.record.phase is Phase.TOLD:
@@ -238,6 +317,8 @@ class Move:
             return []
         record = self.record
         if record.phase is Phase.PREPARING:
+            if record.log is not None and self._unopened:
+                return []
             return self._save(replace(record, phase=Phase.TOLD, told=record.newest.epoch))
         if record.phase is Phase.TOLD and self._all_quiet():
             leaving = tuple(b for b in self.participants if b not in record.newest.brokers)
@@ -257,7 +338,13 @@ class Move:
         return all(broker in self._quiet or broker in lost for broker in members)
 
     def _save(self, record: TopicRecord) -> list[Instruction]:
-        self.record = record
+        ends, self._ends = self._ends, {}
+        log = record.log
+        for epoch, end in ends.items():
+            log = log and log.ended(epoch, end)
+        if record.newest.epoch != self.record.newest.epoch:
+            self._unopened = log is not None
+        self.record = record = replace(record, log=log)
         self._saving = True
         return [Save(record)]
 
@@ -266,7 +353,9 @@ class Move:
         record = self.record
         self.cancelled = record.newest.epoch
         back = route(record.newest.epoch + 1, record.current.strategy, record.current.brokers)
-        return self._save(replace(record, routes=(*record.routes, back)))
+        was_persistent = record.log is not None and record.log.segment(record.told) is not None
+        log = record.log.opened(back.epoch, back.brokers[0]) if record.log and was_persistent else None
+        return self._save(replace(record, routes=(*record.routes, back), log=log))
 
     def _announce_lost(self) -> list[Instruction]:
         if self.record.phase is Phase.PREPARING or self._saving:
@@ -287,11 +376,12 @@ class Move:
     def _prepare(self, broker: str) -> Command:
         r = self.record
         addresses = addresses_in(self.book, brokers_of(r.routes))
-        return Command(broker, Prepare(r.topic, r.term, r.newest.epoch, r.routes, r.told, r.lost, addresses))
+        return Command(broker, Prepare(r.topic, r.term, r.newest.epoch, r.routes, r.told, r.lost, addresses, r.log))
 
     def _tell(self, broker: str) -> Command:
         r = self.record
         return Command(broker, Tell(r.topic, r.term, r.newest.epoch, r.lost, r.eager))
 
     def _release(self, broker: str) -> Command:
-        return Command(broker, Release(self.record.topic, self.record.term, self.record.newest.epoch))
+        r = self.record
+        return Command(broker, Release(r.topic, r.term, r.newest.epoch, r.log))

@@ -12,17 +12,19 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
 from nearcast.brokers.link import Connect
+from nearcast.brokers.log import LogSites
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.agenda import Agenda
 from nearcast.control.instructions import Command, Instruction
 from nearcast.control.loop import LoopSettings
-from nearcast.control.move import Move, Save
+from nearcast.control.move import Move, OpenSegment, Save, SealSegment
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers, Fleet
 from nearcast.coordinator.decisions import Decisions
 from nearcast.coordinator.journal import Journal
+from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.orders import Orders
 from nearcast.coordinator.places import BrokerPlaces
 from nearcast.coordinator.promises import Promises
@@ -32,6 +34,7 @@ from nearcast.coordinator.reports import Reports
 from nearcast.coordinator.rings import RingChanges
 from nearcast.domain.broker import Book, addresses_in
 from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown, StoreError
+from nearcast.domain.log import TopicLog
 from nearcast.domain.placing import places_of
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
@@ -63,6 +66,7 @@ from nearcast.wire.control import (
 )
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.loads import Load
+from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import Placed
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, StandingOrder
 from nearcast.wire.rebalancing import RebalanceOrder
@@ -77,7 +81,8 @@ OnMove = Callable[[str, int, str], None]
 
 class Coordinator:
     """`on_move(topic, epoch, phase)` is told of every phase that is written. Without `fleet`, it is the ring's brokers,
-    and nobody rents further ones. `journal`: where decisions are kept, if not in `store`.
+    and nobody rents further ones. `journal`: where decisions are kept, if not in `store`. `sites`: those that keep the
+    logs of persistent topics; without them there are none.
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class Coordinator:
         loop: LoopSettings | None = None,
         fleet: Fleet | None = None,
         journal: Store | None = None,
+        sites: LogSites | None = None,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -124,6 +130,7 @@ class Coordinator:
         self.brokers = Brokers(self, fleet or Fleet.of(ring), clock, self._crew)
         self.rings = RingChanges(self, clock)
         self.promises = Promises(self)
+        self.logs = Logs(self, sites, clock, self._crew)
         self.decisions = Decisions(self, Journal(journal or store), clock, self._crew)
         self._orders = Orders(self, self._answer, clock, self._crew)
         settle_s = self.timing.retry_s + self.timing.linger_s
@@ -133,6 +140,7 @@ class Coordinator:
         self._pool.reach(self._bus)
         self._crew.start(self._lead(), f"leadership of {self.name}")
         self.rebalancer.start()
+        self.logs.start()
 
     async def close(self) -> None:
         """Steps down, so that another need not wait for the lease to run out."""
@@ -165,11 +173,19 @@ class Coordinator:
     # Orders
 
     def begin(
-        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
+        self,
+        topic: str,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        *,
+        eager: bool = True,
+        stay: bool = False,
+        log: TopicLog | None = None,
     ) -> None:
         """Starts a move and returns at once. Raises MoveRefused, or LeaseLost when this coordinator does not lead.
 
-        `stay`: the topic is there already, which is not refused where a broker takes nothing new.
+        `stay`: the topic is there already, which is not refused where a broker takes nothing new. `log`: it becomes
+        persistent with this move.
         """
         self.must_lead()
         validate_topic(topic)
@@ -179,20 +195,28 @@ class Coordinator:
             if not stay:
                 self.brokers.must_take(broker)
             self.agents.must_answer(broker, self._clock.now())
+            self.logs.must_take(topic, broker)
         move = self._move(topic)
-        begun = move.begin(strategy, brokers, eager=eager)
+        begun = move.begin(strategy, brokers, eager=eager, log=log)
         self.moves[topic] = move
         self.do(topic, begun)
 
     async def move(
-        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
+        self,
+        topic: str,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        *,
+        eager: bool = True,
+        stay: bool = False,
+        log: TopicLog | None = None,
     ) -> int:
         """Moves a topic and returns its epoch when every agent has been told; clients follow by themselves.
 
         Raises as `begin` does; also MoveRefused when a new broker's agent was lost before anybody was told, and
         LeaseLost when this coordinator stopped leading meanwhile.
         """
-        self.begin(topic, strategy, brokers, eager=eager, stay=stay)
+        self.begin(topic, strategy, brokers, eager=eager, stay=stay, log=log)
         move = self.moves[topic]
         epoch = move.record.newest.epoch
         while self.moves.get(topic) is move and not (move.draining or move.finished):
@@ -201,6 +225,8 @@ class Coordinator:
             await waiting
         if self.moves.get(topic) is not move:
             raise LeaseLost(f"topic {topic!r}: another coordinator leads now, and goes on with the move")
+        if move.cancelled == epoch and move.refusal:
+            raise MoveRefused(f"topic {topic!r} is back where it was: {move.refusal}")
         if move.cancelled == epoch:
             raise MoveRefused(
                 f"topic {topic!r} is back where it was: while it moved to {', '.join(brokers)}, an agent there was lost"
@@ -371,6 +397,7 @@ class Coordinator:
                 | RebalanceOrder()
                 | BrokerOrder()
                 | PromiseOrder()
+                | KeepOrder()
                 | StandingOrder()
                 | SnapshotOrder()
             ):
@@ -464,6 +491,8 @@ class Coordinator:
                     self._crew.start(self._save(self.records, self.moves[topic], record), f"save {topic}")
                 case Command(broker, message):
                     self.say(broker, message)
+                case OpenSegment() | SealSegment():
+                    self.logs.see_to(topic, self.moves[topic], instruction)
                 case _:
                     raise AssertionError(f"a coordinator does not {instruction}")
         self._agenda.set(topic, self.moves[topic].wake_s())

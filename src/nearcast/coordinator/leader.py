@@ -10,6 +10,7 @@ from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.records import Records
 from nearcast.domain.broker import Book
+from nearcast.domain.log import TopicLog
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Strategy
 from nearcast.wire.control import ToAgent
@@ -26,6 +27,9 @@ class Leader(Protocol):
 
     @property
     def book(self) -> Book: ...
+
+    @property
+    def leading(self) -> bool: ...
 
     def must_lead(self, records: Records | None = None) -> None:
         """Raises LeaseLost; with `records`, also when another has led since they were read."""
@@ -44,7 +48,14 @@ class Leader(Protocol):
         ...
 
     async def move(
-        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
+        self,
+        topic: str,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        *,
+        eager: bool = True,
+        stay: bool = False,
+        log: TopicLog | None = None,
     ) -> int:
         """Raises MoveRefused or LeaseLost."""
         ...

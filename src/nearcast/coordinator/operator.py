@@ -10,7 +10,16 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from nearcast.brokers.link import Connect, Link
-from nearcast.domain.errors import BrokerRefused, ConfigError, LeaseLost, LinkDown, MoveRefused, SnapshotError
+from nearcast.domain.errors import (
+    BrokerRefused,
+    ConfigError,
+    LeaseLost,
+    LinkDown,
+    LogRefused,
+    MoveRefused,
+    SnapshotError,
+)
+from nearcast.domain.log import LogSpec
 from nearcast.domain.route import Strategy
 from nearcast.domain.slo import Slo
 from nearcast.wire.brokers import BrokerDoing, BrokerOrder
@@ -29,6 +38,7 @@ from nearcast.wire.control import (
     unseal,
 )
 from nearcast.wire.dialect import Dialect
+from nearcast.wire.logs import KeepOrder
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import Doing, RebalanceOrder, Rebalancing
 from nearcast.wire.rejects import Rejects
@@ -121,6 +131,17 @@ class Operator:
         outcome = await self._ask(order, number, Outcome, timeout_s)
         if outcome.refused:
             raise ConfigError(outcome.refused)
+
+    async def keep(self, topic: str, spec: LogSpec, *, timeout_s: float = 30.0) -> int:
+        """Makes the topic persistent, or changes how long its messages are kept. The epoch from which on it is.
+
+        Raises LogRefused, or LeaseLost when nobody leads.
+        """
+        number = next(self._numbers)
+        outcome = await self._ask(KeepOrder(self.name, number, topic, spec), number, Outcome, timeout_s)
+        if outcome.refused:
+            raise LogRefused(outcome.refused)
+        return outcome.epoch
 
     async def standings(self, topic: str = "", *, timeout_s: float = 3.0) -> Standings:
         """How promises stand: one topic's, or all. Raises LeaseLost when nobody leads."""

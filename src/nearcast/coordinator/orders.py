@@ -8,6 +8,7 @@ from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers
 from nearcast.coordinator.decisions import Decisions, Why
 from nearcast.coordinator.leader import Leader
+from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.places import BrokerPlaces
 from nearcast.coordinator.promises import Promises
 from nearcast.coordinator.rebalancer import Rebalancer
@@ -19,6 +20,7 @@ from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.brokers import BrokerOrder
 from nearcast.wire.control import Answered, LoadOrder, MoveOrder, Order, Outcome, Status, StatusOrder
+from nearcast.wire.logs import KeepOrder
 from nearcast.wire.promises import PART_BYTES, PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder
 from nearcast.wire.rebalancing import RebalanceOrder
 
@@ -36,6 +38,7 @@ class Asked(Leader, Protocol):
     places: BrokerPlaces
     promises: Promises
     decisions: Decisions
+    logs: Logs
     rebalancer: Rebalancer
 
 
@@ -49,7 +52,7 @@ class Orders:
     def take(self, order: Order) -> None:
         leader = self._leader
         match order:
-            case MoveOrder() | BrokerOrder() | PromiseOrder():
+            case MoveOrder() | BrokerOrder() | PromiseOrder() | KeepOrder():
                 self._crew.start(self._carry_out(order), f"order {order.number} of {order.asker}")
             case LoadOrder():
                 self._answer(order.asker, leader.reports.answer(order, self._clock.now()))
@@ -63,7 +66,7 @@ class Orders:
                 for part in self._snapshot(order.number):
                     self._answer(order.asker, part)
 
-    async def _carry_out(self, order: MoveOrder | BrokerOrder | PromiseOrder) -> None:
+    async def _carry_out(self, order: MoveOrder | BrokerOrder | PromiseOrder | KeepOrder) -> None:
         epoch = 0
         try:
             match order:
@@ -75,6 +78,8 @@ class Orders:
                     await self._leader.brokers.carry_out(order)
                 case PromiseOrder():
                     await self._leader.promises.carry_out(order)
+                case KeepOrder():
+                    epoch = await self._leader.logs.carry_out(order)
         except NearcastError as error:
             self._answer(order.asker, Outcome(order.number, 0, str(error)))
         else:

@@ -13,6 +13,11 @@
       StoreError               the coordinator's store
         Conflict               somebody else wrote first: read again, decide again
         StoreDown              not reachable now
+      LogError                 the log of a persistent topic
+        LogDown                the site that keeps it is not reachable now, or no majority of its servers is
+        LogRefused             a log that cannot be kept as asked, or not there
+        Unconfirmed            a message of which it is not known that the quorum has written it
+        TopicChanged           a subscription that is over because its topic became persistent
       WireError                bytes that are not what they claim to be
         MalformedEnvelope
         MalformedControl
@@ -77,6 +82,28 @@ class Conflict(StoreError):
 
 class StoreDown(StoreError):
     """The store cannot be reached now. Whether a write under way was done is not known."""
+
+
+class LogError(NearcastError):
+    """Something about the log of a persistent topic."""
+
+
+class LogDown(LogError):
+    """The log cannot be reached now. Whether a write under way was done is not known."""
+
+
+class LogRefused(LogError):
+    """A log that cannot be kept as it is asked for, or not there; nothing has been changed."""
+
+
+class Unconfirmed(LogError):
+    """Not known to be written in time. It is tried on: it will be in the log once, or, if this process ends, perhaps
+    not at all.
+    """
+
+
+class TopicChanged(LogError):
+    """The topic has become persistent: subscribe again, and nothing from then on is missed."""
 
 
 class WireError(NearcastError):

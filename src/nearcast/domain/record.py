@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from nearcast.domain.log import TopicLog
 from nearcast.domain.route import Route
 
 
@@ -19,6 +20,7 @@ class TopicRecord:
     """`routes` are the live ones by epoch, the newest last; `told` is the epoch that clients may know.
 
     `lost`: brokers whose agent does not answer; `leaving`: brokers of routes that are over, to be released.
+    `log`: of a persistent topic, with a segment for every epoch from when it became one.
     """
 
     topic: str
@@ -29,6 +31,7 @@ class TopicRecord:
     lost: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
     eager: bool = True
+    log: TopicLog | None = None
 
     @property
     def newest(self) -> Route:

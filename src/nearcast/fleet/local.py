@@ -4,12 +4,13 @@ import json
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import UNKNOWN, Resources
+from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.commands import CommandSpec, own_command
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.rental import Rental, RentalSpec, renting
@@ -25,11 +26,14 @@ CONFIG_FILE = "nearcast.toml"
 WAN_SOCKET = "wan.sock"
 RENTAL_SOCKET = "provisioner.sock"
 _MOST_SITES = 16
+_MOST_SERVERS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSpec:
-    """One broker per site. `near_s` is the one-way delay within a site, `hop_s` what each site further away adds.
+    """One broker per site: one server, or with `cluster` so many NATS servers that keep persistent topics together,
+    each on a rack of its own; the first of them is the broker's address. `near_s` is the one-way delay within a site,
+    `hop_s` what each site further away adds.
 
     Without delays (both 0) clients reach the brokers directly. With `bus_s` the control bus, and the store with it, is
     so far from every site, as a cloud is; coordinators are beside it. `out_bytes_per_s` and `most` are what is
@@ -53,8 +57,13 @@ class LocalSpec:
     output_bytes: int | None = None
     rents: bool = False
     rebalance: dict[str, str | float] = field(default_factory=dict)
+    cluster: int = 1
 
     def __post_init__(self) -> None:
+        if not 1 <= self.cluster <= _MOST_SERVERS:
+            raise ConfigError(f"cluster is {self.cluster}; expected 1 to {_MOST_SERVERS} servers per site")
+        if self.cluster > 1 and self.kind != NATS:
+            raise ConfigError(f"cluster is {self.cluster}: {self.kind} keeps no persistent topics, only NATS does")
         if not 1 <= self.sites <= _MOST_SITES:
             raise ConfigError(f"sites is {self.sites}; expected 1 to {_MOST_SITES}")
 
@@ -76,9 +85,8 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     state = supervisor.state.resolve()
     bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True))
     monitor = spec.analyzer and spec.kind == NATS
-    specs = [ServerSpec(spec.kind, each, monitor=monitor, output_bytes=spec.output_bytes) for each in spec.brokers]
-    servers = [await supervisor.start(each) for each in specs]
-    urls = [server.endpoint.url for server in servers]
+    sites = [[await supervisor.start(each) for each in _servers(spec, broker, monitor)] for broker in spec.brokers]
+    urls = [[server.endpoint.url for server in servers] for servers in sites]
     links = (*_links(spec, urls), *_bus_links(spec, bus.endpoint.url))
     if links:
         plan = state / "wan.json"
@@ -90,7 +98,7 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
         key.touch(mode=0o600)
         key.write_text(new_key())
     config = state / CONFIG_FILE
-    config.write_text(_config_text(spec, bus.endpoint.url, servers, links))
+    config.write_text(_config_text(spec, bus.endpoint.url, sites, links))
     await launch_own(supervisor, config, spec.brokers, spec.coordinators)
     return config
 
@@ -110,20 +118,39 @@ def renting_for(supervisor: Supervisor, spec: LocalSpec) -> AbstractAsyncContext
     return renting(supervisor, rental, state / RENTAL_SOCKET)
 
 
-def _links(spec: LocalSpec, urls: list[str]) -> tuple[WanLink, ...]:
-    """From every site to every broker, unless nothing is far."""
+def _servers(spec: LocalSpec, broker: str, monitor: bool) -> list[ServerSpec]:
+    """Of one broker; the first has its name."""
+    plain = ServerSpec(spec.kind, broker, monitor=monitor, output_bytes=spec.output_bytes)
+    if spec.cluster == 1:
+        return [plain]
+    ports = tuple(free_port() for _ in range(spec.cluster))
+    return [
+        replace(
+            plain,
+            name=broker if not number else f"{broker}-{number + 1}",
+            jetstream=True,
+            monitor=monitor and not number,
+            cluster=Cluster(broker, port, ports, f"rack{number + 1}"),
+        )
+        for number, port in enumerate(ports)
+    ]
+
+
+def _links(spec: LocalSpec, urls: list[list[str]]) -> tuple[WanLink, ...]:
+    """From every site to every server of every broker, unless nothing is far."""
     if not spec.near_s and not spec.hop_s:
         return ()
     return tuple(
         WanLink(
             spec.site(site),
             name,
-            urls[broker],
+            url,
             free_port(),
             Shape(spec.delay_s(site, broker), spec.jitter_s, spec.link_bytes_per_s),
         )
         for site in range(spec.sites)
         for broker, name in enumerate(spec.brokers)
+        for url in urls[broker]
     )
 
 
@@ -134,7 +161,7 @@ def _bus_links(spec: LocalSpec, url: str) -> tuple[WanLink, ...]:
     return tuple(WanLink(spec.site(site), BUS, url, free_port(), shape) for site in range(spec.sites))
 
 
-def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[WanLink, ...]) -> str:
+def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tuple[WanLink, ...]) -> str:
     parts = [
         "# Written by nearcast; clients read it.",
         'key_file = "key"',
@@ -142,15 +169,22 @@ def _config_text(spec: LocalSpec, bus: str, servers: list[Server], links: tuple[
         *(["analyzer = false"] if not spec.analyzer else []),
         f'\n[control]\nurl = "{bus}"',
     ]
-    for number, (broker, server) in enumerate(zip(spec.brokers, servers, strict=True)):
+    for number, (broker, (server, *others)) in enumerate(zip(spec.brokers, sites, strict=True)):
         parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{server.url}"\nsite = "{spec.site(number)}"')
         known = {"out_bytes_per_s": spec.out_bytes_per_s, **asdict(spec.most)}
         parts += [f"{key} = {value!r}" for key, value in known.items() if value is not None]
         if server.monitor_url is not None:
             parts.append(f'monitor = "{server.monitor_url}"')
+        if others:
+            parts.append(f"servers = {json.dumps([other.url for other in others])}")
+    ways: dict[tuple[str, str], list[str]] = {}
     for link in links:
         way = f"{urlsplit(link.url).scheme}://{HOST}:{link.port}"
-        parts.append(f'\n[[way]]\nsite = "{link.site}"\nbroker = "{link.broker}"\nurl = "{way}"')
+        ways.setdefault((link.site, link.broker), []).append(way)
+    for (site, broker), (way, *further) in ways.items():
+        parts.append(f'\n[[way]]\nsite = "{site}"\nbroker = "{broker}"\nurl = "{way}"')
+        if further:
+            parts.append(f"servers = {json.dumps(further)}")
     if spec.rents:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
     for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance)):

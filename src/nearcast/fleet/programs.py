@@ -9,13 +9,16 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from nearcast.domain.errors import FleetError
+from nearcast.fleet.cluster import Cluster
 from nearcast.transport.endpoint import Endpoint, Tls
 
 _OLDEST_NATS = (2, 10)
 _OLDEST_JAVA = (17,)
 _NATS_PAYLOAD_BYTES = 1 << 20
+_RACK = "rack:"  # replicas of a stream are placed on servers whose tags differ here
 # A subscriber that does not read is cut off by Redis: at once above the first, after a minute above the second.
 _REDIS_PUBSUB_LIMIT = "256mb 64mb 60"
 
@@ -77,9 +80,10 @@ def nats_config(
     jetstream: bool,
     monitor_port: int = 0,
     output_bytes: int | None = None,
+    cluster: Cluster | None = None,
 ) -> str:
     """The file is JSON, which is also NATS's own format. The server writes its ports file to `data` once it listens."""
-    config: dict[str, object] = {
+    config: dict[str, Any] = {
         "host": at.host,
         "port": at.port,
         "server_name": name,
@@ -92,6 +96,18 @@ def nats_config(
         config["http"] = f"{at.host}:{monitor_port}"
     if jetstream:
         config["jetstream"] = {"store_dir": str(data / "jetstream"), "sync_interval": "always"}
+        if cluster is not None and cluster.rack:
+            config["server_tags"] = [f"{_RACK}{cluster.rack}"]
+            config["jetstream"]["unique_tag"] = _RACK
+    if cluster is not None:
+        routes = [f"nats://{at.host}:{port}" for port in cluster.ports if port != cluster.port]
+        config["cluster"] = {
+            "name": cluster.name,
+            "host": at.host,
+            "port": cluster.port,
+            "routes": routes,
+            "no_advertise": True,  # clients go by the addresses they are given, never by what a server tells
+        }
     if at.user is not None:
         config["authorization"] = {"user": at.user, "password": at.password}
     if tls is not None:

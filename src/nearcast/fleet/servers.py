@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nearcast.domain.errors import ConfigError
 from nearcast.fleet.child import Child
+from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.probe import Refused, ask
 from nearcast.fleet.processes import Process, check_name
@@ -28,7 +29,7 @@ class ServerSpec:
     """What to start. `port` 0 means a free one, kept over restarts; `tls` has the server's certificate and key, and
     the authority (`ca_file`) and name by which clients know it. With `monitor`, a NATS server shows its counters at
     another port, to anybody on this machine. `output_bytes`: a subscriber that has more than this still to read is cut
-    off; None for a limit that is far away."""
+    off; None for a limit that is far away. With `cluster`, a NATS server shares its streams with others."""
 
     kind: str
     name: str
@@ -40,6 +41,7 @@ class ServerSpec:
     monitor: bool = False
     monitor_port: int = 0
     output_bytes: int | None = None
+    cluster: Cluster | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in {NATS, REDIS}:
@@ -47,6 +49,8 @@ class ServerSpec:
         check_name(self.name)
         if self.jetstream and self.kind != NATS:
             raise ConfigError(f"server {self.name!r}: jetstream is NATS's; {self.kind} has none")
+        if self.cluster is not None and self.kind != NATS:
+            raise ConfigError(f"server {self.name!r}: a cluster is of NATS servers; {self.kind} has none")
         if self.monitor and self.kind != NATS:
             raise ConfigError(f"server {self.name!r}: a monitoring port is NATS's; {self.kind} has none")
         if self.user is not None and not _USER.fullmatch(self.user):
@@ -127,6 +131,7 @@ class Server(Child):
                 jetstream=self.spec.jetstream,
                 monitor_port=monitor_port,
                 output_bytes=self.spec.output_bytes,
+                cluster=self.spec.cluster,
             )
             for stale in self.data.glob("*.ports"):
                 stale.unlink()

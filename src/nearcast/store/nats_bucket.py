@@ -10,9 +10,9 @@ from nats.js.errors import APIError, BadRequestError, NotFoundError
 from nearcast.domain.errors import Conflict, StoreDown, StoreError
 from nearcast.store.nats_keys import encoded
 from nearcast.store.nats_reader import OPERATION, Reader, is_deletion
-from nearcast.store.nats_session import RETRY_S, Session
 from nearcast.store.store import ABSENT, Entry, must_fit
 from nearcast.transport.clock import Clock
+from nearcast.transport.nats_session import RETRY_S, Session
 
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _NO_SUCH_KEY = 10037

@@ -7,13 +7,13 @@ lost with the machine. A deleted key leaves a mark of some bytes in its bucket f
 import re
 from collections.abc import AsyncGenerator
 
-from nearcast.domain.errors import ConfigError
+from nearcast.domain.errors import ConfigError, StoreDown
 from nearcast.store.cas_leases import CasLeases
 from nearcast.store.nats_bucket import Bucket
-from nearcast.store.nats_session import Session
 from nearcast.store.store import MAX_VALUE_BYTES, Entry
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.endpoint import NATS, Endpoint
+from nearcast.transport.nats_session import Session
 
 _HEADERS_BYTES = 1_000
 _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
@@ -31,7 +31,9 @@ class NatsKvStore:
         if not _BUCKET.fullmatch(bucket):
             raise ConfigError(f"store: bucket {bucket!r} is not a name of letters, digits, '_' and '-'")
         clock = clock or SystemClock()
-        self._session = Session(endpoint, name, clock)
+        if endpoint.tls is not None:
+            endpoint.tls.client_context()  # a file that cannot be used is told now
+        self._session = Session(lambda: (endpoint,), name, clock, what="the store", down=StoreDown)
         self._values = Bucket(self._session, bucket, clock)
         self._lease_values = Bucket(self._session, f"{bucket}_leases", clock)
         self._leases = CasLeases(self._lease_values, clock)

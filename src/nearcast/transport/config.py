@@ -17,11 +17,13 @@ cores = 2                             # optional, as the next two: the processor
 memory_bytes = 4e9
 out_messages_per_s = 200e3            # what it can send before it becomes late: `nearcast bench broker` finds it
 monitor = "http://127.0.0.1:8222"     # optional: where a NATS server shows its own counters
+servers = ["nats://127.0.0.1:4224"]   # optional: further servers of its cluster, which keep persistent topics with it
 
 [[way]]                               # optional: how one site reaches one broker, where that differs
 site = "berlin"
 broker = "edge2"                      # or "_control", the control bus
 url = "nats://127.0.0.1:5001"
+servers = []                          # optional: likewise
 
 [tls]                                 # optional: for tls:// and rediss:// addresses
 ca_file = "ca.pem"
@@ -84,12 +86,14 @@ class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_bytes: float | None = None
     out_messages_per_s: float | None = None
     monitor: str | None = None
+    servers: tuple[str, ...] = ()
 
 
 class _Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site: str
     broker: str
     url: str
+    servers: tuple[str, ...] = ()
 
 
 class _Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,6 +134,7 @@ class BrokerAt:
     out_bytes_per_s: float | None = None
     monitor: str | None = None
     most: Resources = UNKNOWN
+    servers: tuple[Endpoint, ...] = ()  # of its cluster, beyond the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +147,17 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`ways[site, broker]` is how that site reaches that broker, or the control bus; where there is none, by its own
-    address.
+    """`ways[site, broker]` is how that site reaches that broker's servers, or the control bus; where there is none, by
+    their own addresses.
+
+    A broker is its first server, for everything but persistent topics: any server of its cluster takes those.
     """
 
     name: str
     dialect: Dialect
     control: Endpoint
     brokers: Mapping[str, BrokerAt]
-    ways: Mapping[tuple[str, str], Endpoint]
+    ways: Mapping[tuple[str, str], tuple[Endpoint, ...]]
     timing: Timing
     path: Path
     analyzer: bool = True
@@ -182,12 +189,17 @@ class Config:
 
         def endpoint_of(broker: str) -> Endpoint:
             if broker == BUS:
-                return self.ways.get((site, BUS)) or self.control
-            if broker not in self.brokers:
-                raise ConfigError(f"{self.path}: no broker {broker!r}; brokers are {', '.join(self.brokers)}")
-            return self.ways.get((site, broker)) or self.brokers[broker].endpoint
+                return self.ways.get((site, BUS), (self.control,))[0]
+            return self.servers(broker, site)[0]
 
         return endpoint_of
+
+    def servers(self, broker: str, site: str = "") -> tuple[Endpoint, ...]:
+        """Every server of the broker's cluster, as a process at `site` reaches it; the first is the broker's own."""
+        if broker not in self.brokers:
+            raise ConfigError(f"{self.path}: no broker {broker!r}; brokers are {', '.join(self.brokers)}")
+        at = self.brokers[broker]
+        return self.ways.get((site, broker)) or (at.endpoint, *at.servers)
 
     def added(self, url: str) -> Endpoint:
         """A broker that is not in the file, as this process reaches it. Raises ConfigError for what is no address."""
@@ -270,10 +282,24 @@ def _brokers(raw: tuple[_Broker, ...], tls: Tls | None, path: Path) -> dict[str,
         endpoint = _endpoint(each.url, tls, f"{where}.url")
         _must_be_monitor(each.monitor, endpoint, where)
         most = Resources(each.cores, each.memory_bytes, each.out_messages_per_s)
-        out[each.name] = BrokerAt(endpoint, each.site, each.out_bytes_per_s, each.monitor, most)
+        servers = _servers(each.servers, endpoint, tls, where)
+        out[each.name] = BrokerAt(endpoint, each.site, each.out_bytes_per_s, each.monitor, most, servers)
     if not out:
         raise ConfigError(f"{path}: broker is empty; at least one is needed")
     return out
+
+
+def _servers(urls: tuple[str, ...], first: Endpoint, tls: Tls | None, where: str) -> tuple[Endpoint, ...]:
+    """They let us in as the first does, unless their address says otherwise."""
+    out = []
+    for number, url in enumerate(urls):
+        endpoint = _endpoint(url, tls, f"{where}.servers[{number}]")
+        if endpoint.kind != NATS or first.kind != NATS:
+            raise ConfigError(f"{where}.servers is for NATS servers, which keep persistent topics together")
+        if endpoint.user is None:
+            endpoint = replace(endpoint, user=first.user, password=first.password)
+        out.append(endpoint)
+    return tuple(out)
 
 
 def _must_be_monitor(url: str | None, endpoint: Endpoint, where: str) -> None:
@@ -292,8 +318,8 @@ def _must_be_monitor(url: str | None, endpoint: Endpoint, where: str) -> None:
 
 def _ways(
     raw: tuple[_Way, ...], brokers: dict[str, BrokerAt], tls: Tls | None, path: Path
-) -> dict[tuple[str, str], Endpoint]:
-    out: dict[tuple[str, str], Endpoint] = {}
+) -> dict[tuple[str, str], tuple[Endpoint, ...]]:
+    out: dict[tuple[str, str], tuple[Endpoint, ...]] = {}
     for number, each in enumerate(raw):
         where = f"{path}: way[{number}]"
         if each.broker not in {*brokers, BUS}:
@@ -301,7 +327,7 @@ def _ways(
         endpoint = _endpoint(each.url, tls, f"{where}.url")
         if each.broker == BUS:
             _must_be_bus(endpoint, f"{where}.url")
-        out[each.site, each.broker] = endpoint
+        out[each.site, each.broker] = (endpoint, *_servers(each.servers, endpoint, tls, where))
     return out
 
 

@@ -35,3 +35,9 @@ class Directory:
         if told is None or (self._site, broker) in self._config.ways:
             return self._from_file(broker)
         return told
+
+    def servers(self, broker: str) -> tuple[Endpoint, ...]:
+        """Of the broker's cluster; the first is where it is itself. Raises as above."""
+        first = self(broker)
+        in_file = broker in self._config.brokers and first == self._from_file(broker)
+        return self._config.servers(broker, self._site) if in_file else (first,)

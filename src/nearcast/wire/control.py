@@ -14,10 +14,12 @@ import msgspec
 
 from nearcast.domain.broker import Addresses
 from nearcast.domain.errors import ConfigError, MalformedControl
+from nearcast.domain.log import TopicLog
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.loads import Counts, Load
+from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import Echo, Located, Placed, Probe
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
@@ -89,6 +91,7 @@ class Welcome(_Message, frozen=True):
     publisher: int = 0  # which of the client's machines asked; 0 for its subscriber
     registered: str = ""  # the broker whose agent now holds a lease on the asker, and would miss it; "" for none
     addresses: Addresses = ()
+    log: TopicLog | None = None  # of a persistent topic, up to the route's epoch
 
     def __post_init__(self) -> None:
         if self.ring_version:  # without one it says nothing of the ring
@@ -177,6 +180,7 @@ class Prepare(_Message, frozen=True):
     told: int
     lost: tuple[str, ...]
     addresses: Addresses = ()
+    log: TopicLog | None = None
 
     def __post_init__(self) -> None:
         if not self.routes:
@@ -195,6 +199,7 @@ class Tell(_Message, frozen=True):
 class Release(_Message, frozen=True):
     term: int
     floor: int
+    log: TopicLog | None = None
 
 
 class RingChange(msgspec.Struct, frozen=True, tag=True):
@@ -335,7 +340,15 @@ OnTopic = Switch | Marker | Beat | Gone | Broken
 ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
 ToClient = Welcome | Unsure | Generation
 Order = (
-    MoveOrder | StatusOrder | LoadOrder | RebalanceOrder | BrokerOrder | PromiseOrder | StandingOrder | SnapshotOrder
+    MoveOrder
+    | StatusOrder
+    | LoadOrder
+    | RebalanceOrder
+    | BrokerOrder
+    | PromiseOrder
+    | KeepOrder
+    | StandingOrder
+    | SnapshotOrder
 )
 Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order

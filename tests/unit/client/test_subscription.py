@@ -5,8 +5,9 @@ import random
 
 from nearcast.brokers.link import OnState
 from nearcast.brokers.memory import MemoryLink
-from nearcast.client import Client, Subscription
+from nearcast.client import Client
 from nearcast.client.client import stable_key
+from nearcast.client.live_subscription import LiveSubscription
 from nearcast.control.instructions import Report
 from nearcast.domain.errors import LinkDown
 from nearcast.domain.report import Discontinuity, Gap
@@ -30,13 +31,15 @@ async def nobody_there(broker: str, on_state: OnState) -> MemoryLink:
     raise LinkDown(f"{broker} is not there")
 
 
-async def pending(clock: SimClock, reports: list[Gap | Discontinuity]) -> Subscription:
+async def pending(clock: SimClock, reports: list[Gap | Discontinuity]) -> LiveSubscription:
     """A subscription whose brokers cannot be reached."""
     client = Client("c", nobody_there, Ring(("H0",)), dialect=Dialect(b"k"), clock=clock, rng=random.Random(1))
     subscribing = asyncio.create_task(client.subscribe("t", on_report=reports.append))
     await clock.sleep(5.0)
     assert not subscribing.done()
-    return client._subscriptions["t"]
+    subscription = client._subscriptions["t"]
+    assert isinstance(subscription, LiveSubscription)
+    return subscription
 
 
 @in_virtual_time

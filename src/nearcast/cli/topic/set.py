@@ -7,25 +7,52 @@ import typer
 from nearcast.cli.connect import operator_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.log import LogSpec
 from nearcast.domain.slo import Slo
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 
 _NONE = "none"
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def set_topic(
     topic: Annotated[str, typer.Argument(help="The topic; nobody need use it yet.")],
     *,
-    slo: Annotated[str, typer.Option(metavar="PROMISE", help="Its latency promise, like p95:40ms; or none.")],
+    slo: Annotated[
+        str | None, typer.Option(metavar="PROMISE", help="Its latency promise, like p95:40ms; or none.")
+    ] = None,
+    persistent: Annotated[
+        bool, typer.Option("--persistent", help="Keep its messages; of one that is persistent, change how long.")
+    ] = False,
+    replicas: Annotated[int, typer.Option(help="Servers of the broker's site that keep each message: 1, 3 or 5.")] = 3,
+    quorum: Annotated[
+        int | None, typer.Option(help="Servers that have it before it is acknowledged: their majority.")
+    ] = None,
+    retain: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Keep messages so long, like 90s, 30m, 24h or 7d.")
+    ] = None,
+    retain_bytes: Annotated[int | None, typer.Option(help="Keep so many bytes at least of the newest.")] = None,
+    retain_messages: Annotated[int | None, typer.Option(help="Keep so many records at least of the newest.")] = None,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the leader.")] = 30.0,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Promise that so many of a hundred messages arrive within a bound, from publish to receipt."""
+    """Promise that so many of a hundred messages arrive within a bound, or have a topic's messages kept."""
     validate_topic(topic)
-    wanted = None if slo == _NONE else Slo.parse(slo)
-    raise typer.Exit(run(_set(load_config(config), topic, wanted, as_json)))
+    if slo is None and not persistent:
+        raise typer.BadParameter("nothing to set: give --slo PROMISE, or --persistent")
+    spec = LogSpec(replicas, _seconds(retain), retain_bytes, retain_messages) if persistent else None
+    if spec is not None and quorum is not None:
+        spec.must_be_quorum(quorum)
+    wanted = None if slo in {_NONE, None} else Slo.parse(slo or "")
+    loaded = load_config(config)
+    if spec is not None:
+        run(_keep(loaded, topic, spec, timeout_s, as_json))
+    if slo is not None:
+        run(_set(loaded, topic, wanted, as_json))
 
 
 async def _set(config: Config, topic: str, slo: Slo | None, as_json: bool) -> None:
@@ -37,3 +64,24 @@ async def _set(config: Config, topic: str, slo: Slo | None, as_json: bool) -> No
     print(f"{topic}: {'nothing is promised' if slo is None else f'{slo} is promised'}")
     if slo is not None and config.loop.policy != "epulsar":
         print(f"The loop's policy is {config.loop.policy!r}, which knows nothing of promises; 'epulsar' keeps them.")
+
+
+async def _keep(config: Config, topic: str, spec: LogSpec, timeout_s: float, as_json: bool) -> None:
+    async with operator_of(config) as operator:
+        epoch = await operator.keep(topic, spec, timeout_s=timeout_s)
+    if as_json:
+        print_json({"topic": topic, "persistent": True, "epoch": epoch, "quorum": spec.quorum, "spec": spec})
+    else:
+        print(
+            f"{topic}: persistent since epoch {epoch}; a message is acknowledged when {spec.quorum} of"
+            f" {spec.replicas} replicas have it on disk"
+        )
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text[:-1]) * _SECONDS[text[-1:]]
+    except (ValueError, KeyError):
+        raise ConfigError(f"--retain is {text!r}; expected a number and s, m, h or d, like 24h") from None

@@ -1,4 +1,4 @@
-"""One connection to a NATS server with JetStream, kept up.
+"""One connection to NATS servers with JetStream, kept up.
 
 The library's own reconnecting is not used: once it is back it sends what was given up long before. Here a broken
 connection is thrown away, with all that was under way on it, and a new one is made.
@@ -7,13 +7,13 @@ connection is thrown away, with all that was under way on it, and a new one is m
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 
-from nearcast.domain.errors import StoreDown
+from nearcast.domain.errors import ConfigError, NearcastError
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.transport.endpoint import Endpoint
@@ -124,23 +124,43 @@ class Connection(Client):
 
 
 class Session:
-    def __init__(self, endpoint: Endpoint, name: str, clock: Clock) -> None:
-        self._endpoint = endpoint
+    """To one of several servers of a cluster, or to the one there is: whichever lets us in."""
+
+    def __init__(
+        self,
+        endpoints: Callable[[], Sequence[Endpoint]],
+        name: str,
+        clock: Clock,
+        *,
+        what: str,
+        down: type[NearcastError],
+    ) -> None:
+        """`endpoints` is asked before every attempt to connect. `what` is at their end; `down` is raised when it is
+        not reached, or does not answer.
+        """
+        self._endpoints = endpoints
         self._name = name
         self._clock = clock
-        self._tls = None if endpoint.tls is None else endpoint.tls.client_context()
+        self._what = what
+        self._down = down
         self._crew = Crew()
         self._newest: Connection | None = None
         self._connection: Connection | None = None  # the newest, while it is up
         self._connected = asyncio.Event()
         self._why = "it does not answer"
+        self._where = ""
+        self._attempts = 0
         self.closed = True
 
-    async def open(self) -> None:
-        """Returns when it is connected. Raises StoreDown, and stays closed, when that takes more than PATIENCE_S."""
+    def start(self) -> None:
+        """Begins to connect, and goes on until it is closed."""
         self.closed = False
         self._crew = Crew()
-        self._crew.start(self._keep_up(), f"store of {self._name}")
+        self._crew.start(self._keep_up(), f"{self._what} of {self._name}")
+
+    async def open(self) -> None:
+        """Returns when it is connected. Raises `down`, and stays closed, when that takes more than PATIENCE_S."""
+        self.start()
         try:
             async with self.asking("open"):
                 pass
@@ -156,12 +176,11 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def asking(self, what: str) -> AsyncIterator[Connection]:
-        """A connection to ask on. Raises StoreDown when what is done within takes more than PATIENCE_S in all, when
+        """A connection to ask on. Raises `down` when what is done within takes more than PATIENCE_S in all, when
         the connection breaks meanwhile, and for errors of the library that are not handled within.
         """
-        what = f"{what}: the store at {self._endpoint.url}"
         if self.closed:
-            raise StoreDown(f"{what} is not asked: it was closed here, or never opened")
+            raise self._down(f"{what}: {self._what} is not asked: it was closed here, or never opened")
         connection: Connection | None = None
         task = asyncio.current_task()
         assert task is not None
@@ -172,14 +191,15 @@ class Session:
                 with connection.waiting(limit):
                     yield connection
         except TimeoutError:
+            what = f"{what}: {self._what}{self._where}"
             if self.closed:
-                raise StoreDown(f"{what} is not asked any more: it was closed here") from None
+                raise self._down(f"{what} is not asked any more: it was closed here") from None
             if connection is None:
-                raise StoreDown(f"{what} cannot be reached, and nothing was done: {self._why}") from None
+                raise self._down(f"{what} cannot be reached, and nothing was done: {self._why}") from None
             how = "was lost before it answered" if connection.broken else f"has not answered for {PATIENCE_S:.0f} s"
-            raise StoreDown(f"{what} {how}: it may have been done, or may yet be") from None
+            raise self._down(f"{what} {how}: it may have been done, or may yet be") from None
         except (nats.errors.Error, OSError) as error:
-            raise StoreDown(f"{what} failed: {error}") from error
+            raise self._down(f"{what}: {self._what}{self._where} failed: {error}") from error
         finally:
             if task.cancelling() > cancellations:
                 raise asyncio.CancelledError  # again, if the library has missed it: see _keep_up
@@ -191,8 +211,16 @@ class Session:
 
     async def _keep_up(self) -> None:
         while not self.closed:  # until Python 3.12 asyncio.wait_for, which the library uses, may miss a cancellation
-            connection = self._newest = Connection(self._endpoint, self._tls)
             trouble: Exception | None = None
+            try:
+                endpoint = self._next()
+                self._where = f" at {endpoint.url}"
+                tls = None if endpoint.tls is None else endpoint.tls.client_context()
+                connection = self._newest = Connection(endpoint, tls)
+            except ConfigError as error:  # the next attempt may find it mended
+                self._why = str(error)
+                await self._clock.sleep(RETRY_S)
+                continue
             try:
                 await connection.reach(self._name)
                 self._connection = connection
@@ -206,6 +234,12 @@ class Session:
                 await connection.end()
             self._why = str(connection.trouble or trouble or "") or "it does not answer"
             await self._clock.sleep(RETRY_S)
+
+    def _next(self) -> Endpoint:
+        """In turn, beginning with the first."""
+        endpoints = self._endpoints()
+        self._attempts += 1
+        return endpoints[(self._attempts - 1) % len(endpoints)]
 
 
 def _strike(limit: asyncio.Timeout) -> None:

@@ -1,0 +1,22 @@
+"""Several NATS servers of one site that keep persistent topics together."""
+
+from dataclasses import dataclass
+
+from nearcast.domain.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One server's place in it: `port` is where its peers reach it, `ports` where all of them are.
+
+    With a `rack`, no two replicas of a segment are on servers of the same one; then every server must have one.
+    """
+
+    name: str
+    port: int
+    ports: tuple[int, ...]
+    rack: str = ""
+
+    def __post_init__(self) -> None:
+        if self.port not in self.ports:
+            raise ConfigError(f"cluster {self.name!r}: port {self.port} is not one of its ports {self.ports}")
