@@ -35,10 +35,12 @@ class LocalSpec:
     each on a rack of its own; the first of them is the broker's address. `near_s` is the one-way delay within a site,
     `hop_s` what each site further away adds.
 
-    Without delays (both 0) clients reach the brokers directly. With `bus_s` the control bus, and the store with it, is
-    so far from every site, as a cloud is; coordinators are beside it. `out_bytes_per_s` and `most` are what is
-    configured of each broker. With `rents`, the configuration says that further servers can be had (see
-    `rental.renting`, which provides them). `rebalance` and `timing` are the tables of that name in the configuration.
+    Without delays (both 0) clients reach the brokers directly. In the place of both, `delays_s[site][broker]` says how
+    far every broker is from every site; rows beyond `sites` are places without a broker, where clients may be. With
+    `bus_s` the control bus, and the store with it, is so far from every site (or from each), as a cloud is;
+    coordinators are beside it. `out_bytes_per_s` and `most` are what is configured of each broker. With `rents`, the
+    configuration says that further servers can be had (see `rental.renting`, which provides them). `rebalance` and
+    `timing` are the tables of that name in the configuration.
     """
 
     sites: int = 3
@@ -46,8 +48,9 @@ class LocalSpec:
     coordinators: int = 2
     near_s: float = 0.0
     hop_s: float = 0.0
+    delays_s: tuple[tuple[float, ...], ...] = ()
     jitter_s: float = 0.0
-    bus_s: float | None = None
+    bus_s: float | tuple[float, ...] | None = None
     timing: dict[str, float] = field(default_factory=dict)
     protocol: int = NEWEST
     analyzer: bool = True
@@ -66,6 +69,8 @@ class LocalSpec:
             raise ConfigError(f"cluster is {self.cluster}: {self.kind} keeps no persistent topics, only NATS does")
         if not 1 <= self.sites <= _MOST_SITES:
             raise ConfigError(f"sites is {self.sites}; expected 1 to {_MOST_SITES}")
+        if self.delays_s and (len(self.delays_s) < self.sites or {*map(len, self.delays_s)} != {self.sites}):
+            raise ConfigError(f"delays_s has rows of {[*map(len, self.delays_s)]}; each site needs one of {self.sites}")
 
     @property
     def brokers(self) -> tuple[str, ...]:
@@ -75,7 +80,9 @@ class LocalSpec:
         return f"site{number + 1}"
 
     def delay_s(self, site: int, broker: int) -> float:
-        """Sites stand in a circle."""
+        """Unless it was said how far each is from each, sites stand in a circle."""
+        if self.delays_s:
+            return self.delays_s[site][broker]
         apart = abs(site - broker)
         return self.near_s + self.hop_s * min(apart, self.sites - apart)
 
@@ -138,7 +145,7 @@ def _servers(spec: LocalSpec, broker: str, monitor: bool) -> list[ServerSpec]:
 
 def _links(spec: LocalSpec, urls: list[list[str]]) -> tuple[WanLink, ...]:
     """From every site to every server of every broker, unless nothing is far."""
-    if not spec.near_s and not spec.hop_s:
+    if not (spec.near_s or spec.hop_s or spec.delays_s):
         return ()
     return tuple(
         WanLink(
@@ -148,7 +155,7 @@ def _links(spec: LocalSpec, urls: list[list[str]]) -> tuple[WanLink, ...]:
             free_port(),
             Shape(spec.delay_s(site, broker), spec.jitter_s, spec.link_bytes_per_s),
         )
-        for site in range(spec.sites)
+        for site in range(max(spec.sites, len(spec.delays_s)))
         for broker, name in enumerate(spec.brokers)
         for url in urls[broker]
     )
@@ -157,8 +164,9 @@ def _links(spec: LocalSpec, urls: list[list[str]]) -> tuple[WanLink, ...]:
 def _bus_links(spec: LocalSpec, url: str) -> tuple[WanLink, ...]:
     if spec.bus_s is None:
         return ()
-    shape = Shape(spec.bus_s, spec.jitter_s)
-    return tuple(WanLink(spec.site(site), BUS, url, free_port(), shape) for site in range(spec.sites))
+    delays_s = spec.bus_s if isinstance(spec.bus_s, tuple) else (spec.bus_s,) * spec.sites
+    shapes = [Shape(delay_s, spec.jitter_s) for delay_s in delays_s]
+    return tuple(WanLink(spec.site(site), BUS, url, free_port(), shape) for site, shape in enumerate(shapes))
 
 
 def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tuple[WanLink, ...]) -> str:

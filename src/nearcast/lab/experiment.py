@@ -12,7 +12,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mode = Literal["live", "virtual", "flow"]
-Option = Literal["seeds", "faults", "elastic", "brokers", "latency_matrix", "popularity", "data", "spark"]
+Option = Literal[
+    "seeds",
+    "faults",
+    "elastic",
+    "brokers",
+    "latency_matrix",
+    "popularity",
+    "data",
+    "spark",
+    "duration",
+    "rate",
+    "recorded",
+]
 Kind = Literal["nats", "redis"]
 
 Cell = str | int | float | bool | None
@@ -42,6 +54,8 @@ class RunSettings:
     round-trip times and of real topics' sizes, in place of what the experiment has by itself. `elastic`: servers
     come and go meanwhile. `data` is a folder of real data, for experiments that know what is in it. `spark` is the
     master of a Spark cluster that does the work in the place of `jobs`; it must not change the outcome either.
+    `duration_s` and `rate_hz` (of each publisher) are in place of the experiment's own; `recorded`: clients go as real
+    ones went.
     """
 
     mode: Mode
@@ -56,6 +70,9 @@ class RunSettings:
     elastic: bool = False
     data: Path | None = None
     spark: str | None = None
+    duration_s: float | None = None
+    rate_hz: float | None = None
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +132,12 @@ class Experiment:
             return f"{self.name} has no topics whose popularity could be given: leave out --popularity"
         if settings.spark is not None and "spark" not in self.options:
             return f"{self.name} does not run on Spark: leave out --spark and --master"
+        if settings.duration_s is not None and "duration" not in self.options:
+            return f"{self.name} takes as long as it takes: leave out --duration"
+        if settings.rate_hz is not None and "rate" not in self.options:
+            return f"{self.name} has its own rates: leave out --rate"
+        if settings.recorded and ("recorded" not in self.options or settings.data is None):
+            return f"{self.name} has no recorded paths here: leave out --recorded, or say where they are with --data"
         return None
 
     def run(self, settings: RunSettings, progress: Progress = silent) -> Outcome:

@@ -1,13 +1,13 @@
 """Was a promise broken only after a cause, such as a client that went elsewhere, and until its topic had followed?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
 from nearcast.domain.record import Phase
-from nearcast.lab.heard import Windows
+from nearcast.lab.heard import Heard, Windows
 from nearcast.sim.history import Event
 
 
@@ -20,6 +20,24 @@ class Migration:
     begun_s: float
     told_s: float = inf
     done_s: float = inf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """What a run came to: how late messages were, which topics moved, and what the checker counted."""
+
+    heard: Heard
+    migrations: list[Migration]
+    counts: Mapping[str, int | float]
+
+    @property
+    def missing(self) -> float:
+        """Messages lost, repeated, out of order, or that nobody had published."""
+        return sum(self.counts[name] for name in ("lost", "duplicated", "reordered", "invented"))
+
+    @property
+    def reports(self) -> float:
+        return self.counts["gaps"] + self.counts["discontinuities"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,10 @@ from nearcast.lab.experiments import (
     dynamoth_scalability,
     epulsar_coordinates,
     epulsar_migration,
+    epulsar_mmog,
     epulsar_placement,
     epulsar_profile,
+    epulsar_uav,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -30,9 +32,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         dynamoth_scalability.EXPERIMENT,
         epulsar_coordinates.EXPERIMENT,
         epulsar_migration.EXPERIMENT,
+        epulsar_mmog.EXPERIMENT,
         epulsar_placement.MMOG,
         epulsar_placement.UAV,
         epulsar_profile.EXPERIMENT,
+        epulsar_uav.EXPERIMENT,
     )
 }
 

@@ -182,9 +182,11 @@ class Config:
 
     def endpoints(self, site: str = "") -> Callable[[str], Endpoint]:
         """Where a process at `site` finds each broker, and the control bus. Raises ConfigError for unknown names."""
-        if site and site not in self.sites:
+        known = dict.fromkeys((*self.sites, *(each for each, _ in self.ways)))
+        if site and site not in known:
             raise ConfigError(
-                f"{self.path}: no broker is at site {site!r}; sites are {', '.join(self.sites) or 'none'}"
+                f"{self.path}: no broker is at site {site!r}, and no way begins there; sites are"
+                f" {', '.join(known) or 'none'}"
             )
 
         def endpoint_of(broker: str) -> Endpoint:

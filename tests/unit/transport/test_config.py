@@ -154,10 +154,19 @@ def test_no_file_at_all_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pyt
 
 def test_unknown_names_are_told_with_the_known_ones(tmp_path: Path) -> None:
     config = load_config(written(tmp_path))
-    with pytest.raises(ConfigError, match="no broker is at site 'rome'; sites are berlin, paris"):
+    with pytest.raises(
+        ConfigError, match="no broker is at site 'rome', and no way begins there; sites are berlin, paris"
+    ):
         config.endpoints("rome")
     with pytest.raises(ConfigError, match="no broker 'edge9'; brokers are edge1, edge2"):
         config.endpoints()("edge9")
+
+
+def test_a_place_without_a_broker_has_its_own_ways(tmp_path: Path) -> None:
+    way = '[[way]]\nsite = "alps"\nbroker = "edge2"\nurl = "nats://127.0.0.1:5009"\n'
+    config = load_config(written(tmp_path, GOOD + way))
+    assert config.endpoints("alps")("edge2").port == 5009
+    assert config.endpoints("alps")("edge1") == config.brokers["edge1"].endpoint
 
 
 def test_the_loop_is_set_beside_its_policy(tmp_path: Path) -> None:

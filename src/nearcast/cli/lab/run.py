@@ -59,6 +59,22 @@ def run_experiment(
             show_default=False,
         ),
     ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", min=1, help="How long the workload lasts, where it has a length.", show_default=False
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="HZ",
+            min=0.1,
+            help="Messages per second of each publisher, where there is a choice.",
+            show_default=False,
+        ),
+    ] = None,
+    recorded: Annotated[bool, typer.Option("--recorded", help="Clients go as real ones did; needs --data.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -99,6 +115,9 @@ def run_experiment(
         elastic=elastic,
         data=data if "data" in experiment.options else None,  # it may be in the environment for others' sake
         spark=(master or LOCAL) if spark else None,
+        duration_s=duration,
+        rate_hz=rate,
+        recorded=recorded,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

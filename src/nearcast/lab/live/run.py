@@ -7,16 +7,15 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from nearcast.coordinator import Operator
-from nearcast.coordinator.records import Records
-from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused, NearcastError
+from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused
+from nearcast.domain.record import TopicRecord
 from nearcast.domain.route import Route, Strategy
 from nearcast.fleet.commands import Command, CommandSpec
 from nearcast.fleet.local import LocalSpec, launch, renting_for
@@ -25,10 +24,10 @@ from nearcast.lab.experiment import Progress
 from nearcast.lab.live.elastic import come_and_go
 from nearcast.lab.live.journal import merge
 from nearcast.lab.live.led import operator_of, until_led
+from nearcast.lab.live.watched import watched_records
 from nearcast.lab.live.worker import ClientSpec, WorkerSpec
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.history import Event, History
-from nearcast.store.nats_kv import NatsKvStore
 from nearcast.transport.config import Config, load_config
 from nearcast.wire.dialect import NEWEST, OLDEST
 
@@ -304,25 +303,11 @@ class _Run:
 
     # The store
 
-    @asynccontextmanager
-    async def _watched_store(self) -> AsyncIterator[None]:
+    def _watched_store(self) -> AbstractAsyncContextManager[None]:
         """Meanwhile every record that is written is looked at: an epoch has one route, whoever wrote it."""
-        store = NatsKvStore(self.config.control, name="watcher")
-        await store.open()
 
-        async def watch() -> None:
-            async with aclosing(Records(store).watch()) as records:
-                async for record in records:
-                    for route in record.routes:
-                        self.routes.seen.setdefault((record.topic, route.epoch), set()).add(route)
+        def seen(record: TopicRecord) -> None:
+            for route in record.routes:
+                self.routes.seen.setdefault((record.topic, route.epoch), set()).add(route)
 
-        watching = asyncio.create_task(watch())
-        try:
-            yield
-        finally:
-            if watching.done() and (error := watching.exception()) is not None:
-                raise NearcastError("the store could not be watched") from error
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
-            await store.close()
+        return watched_records(self.config, seen)

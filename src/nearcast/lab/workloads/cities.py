@@ -82,14 +82,40 @@ def measured(data: Path) -> Cities:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{data}: the pings between cities cannot be read: {error}") from error
     at = np.array([row for row, node in enumerate(nodes) if node[2] == _COUNTRY and node[1] not in _FAR_AWAY])
-    rtt_ms = matrix[np.ix_(at, at)]
-    rtt_ms = np.where(rtt_ms > 0.0, rtt_ms, np.nan)
-    rtt_ms = np.nanmean(np.stack((rtt_ms, rtt_ms.T)), axis=0, where=np.isfinite(np.stack((rtt_ms, rtt_ms.T))))
+    kept, rtt_ms = _known(matrix[np.ix_(at, at)].astype(np.float64))
+    return Cities(tuple(str(nodes[row][1]) for row in at[kept].tolist()), rtt_ms)
+
+
+def read_matrix(path: Path, first: str) -> Cities:
+    """Any square .npy matrix of round-trip times in ms: its best-connected place is called `first`, others by number.
+
+    The mean of both directions counts; places with an unknown time are left out.
+    """
+    try:
+        rtt_ms = np.load(path).astype(np.float64)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read a latency matrix from {path}: {error}") from error
+    if rtt_ms.ndim != 2 or rtt_ms.shape[0] != rtt_ms.shape[1]:
+        raise ConfigError(f"{path} holds an array of shape {rtt_ms.shape}, not a square matrix of times in ms")
+    at, rtt_ms = _known(rtt_ms)
+    if not len(at):
+        raise ConfigError(f"{path}: no two places have a round-trip time")
+    best = int(np.median(rtt_ms, axis=1).argmin())
+    return Cities(tuple(first if row == best else f"place {number}" for row, number in enumerate(at.tolist())), rtt_ms)
+
+
+def _known(rtt_ms: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """The rows of which all round-trip times are known, and these: the same both ways, 0 from a place to itself."""
+    at = np.arange(len(rtt_ms))
+    both = np.stack((rtt_ms, rtt_ms.T))
+    both = np.where(both > 0.0, both, np.nan)
+    known = np.isfinite(both).sum(axis=0)
+    rtt_ms = np.where(known, np.nansum(both, axis=0) / np.maximum(known, 1), np.nan)
     np.fill_diagonal(rtt_ms, 0.0)
     while (missing := np.isnan(rtt_ms).sum(axis=1)).any():
         keep = np.arange(len(at)) != int(missing.argmax())
         at, rtt_ms = at[keep], rtt_ms[np.ix_(keep, keep)]
-    return Cities(tuple(str(nodes[row][1]) for row in at.tolist()), rtt_ms)
+    return at, rtt_ms
 
 
 def distances_km(positions: Floats) -> Floats:
