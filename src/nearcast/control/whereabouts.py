@@ -176,8 +176,9 @@ class Whereabouts:
             told_s = message.uncertainty_s
             self.time.take(Reading(now, ahead_s, told_s + near_s, near_s, broker, message.term))
         for each in message.peers:
-            if each != self._broker:
-                self._peers.setdefault(each, _Peer(now))
+            if each not in self._peers and each not in self._ring and each != self._broker:
+                self._peers[each] = _Peer(now)
+                self._turn_s = now
         return True
 
     # What goes out
