@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from nearcast.agent.monitor import distance_s
 from nearcast.brokers.memory_pipe import Wire
 from nearcast.domain.route import Strategy
 from nearcast.domain.sketch import RELATIVE_ERROR
-from nearcast.domain.whereabouts import BrokerPlace, TopicPlace
+from nearcast.domain.whereabouts import BrokerPlace, TopicPlace, distance_s
 from nearcast.sim.deployment import BUS, Deployment, SimClient
 from nearcast.sim.loop import in_virtual_time
 from nearcast.sim.network import Network

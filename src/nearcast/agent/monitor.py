@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from nearcast.agent.analyzer import Users
 from nearcast.control.whereabouts import coordinate_of, spot_of
-from nearcast.coords.coordinate import magnitude, minus
 from nearcast.domain.sketch import merged, percentiles, unflat
 from nearcast.domain.slo import PERCENTILES
-from nearcast.domain.whereabouts import Latencies, Spot, TopicPlace
+from nearcast.domain.whereabouts import Latencies, Spot, TopicPlace, along_s, distance_s
 from nearcast.wire.loads import Counts
 from nearcast.wire.places import Located
 
@@ -125,12 +124,3 @@ def _middle(spots: list[Spot]) -> Spot | None:
         return None
     columns = zip(*(each.vec for each in spots), strict=True)
     return Spot(tuple(sum(column) / len(spots) for column in columns), sum(each.height for each in spots) / len(spots))
-
-
-def along_s(one: Spot, other: Spot) -> float:
-    """Along the space, without the heights."""
-    return magnitude(minus(one.vec, other.vec))
-
-
-def distance_s(one: Spot, other: Spot) -> float:
-    return along_s(one, other) + one.height + other.height

@@ -8,6 +8,7 @@ import typer
 
 from nearcast.cli.options import AsJson, ConfigFile, Site
 from nearcast.cli.output import print_json, print_table
+from nearcast.cli.places import between, places_of
 from nearcast.cli.reach import round_trips
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
@@ -21,7 +22,10 @@ def measure_rtt(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the round trip to brokers, from here or as from a site. Exit code 1 when one does not answer."""
+    """Measure the round trip to brokers, from here or as from a site; between them, show what their agents measured.
+
+    Exit code 1 when one does not answer.
+    """
     loaded = load_config(config)
     endpoint_of = loaded.endpoints(site)
     for broker in brokers or ():
@@ -31,12 +35,23 @@ def measure_rtt(
 
 async def _measure(config: Config, site: str, brokers: tuple[str, ...], count: int, as_json: bool) -> int:
     found = await asyncio.gather(*(round_trips(config, site, broker, count) for broker in brokers))
-    rows = [_facts(broker, trips) for broker, trips in zip(brokers, found, strict=True)]
+    places = await places_of(config)
+    rows = [
+        _facts(broker, trips) | {"between": between(broker, brokers, places)}
+        for broker, trips in zip(brokers, found, strict=True)
+    ]
     if as_json:
         print_json(rows)
     else:
         columns = ("broker", "min_ms", "median_ms", "max_ms", "error")
         print_table(columns, [["" if row[column] is None else str(row[column]) for column in columns] for row in rows])
+        pairs = [
+            (one, each.broker, str(each.predicted_ms), "" if each.measured_ms is None else str(each.measured_ms))
+            for number, one in enumerate(brokers)
+            for each in between(one, brokers[number + 1 :], places)
+        ]
+        if pairs:
+            print_table(("broker", "broker", "predicted_ms", "measured_ms"), pairs)
     return int(any(row["error"] for row in rows))
 
 

@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from nearcast.cli.options import ConfigFile, Site
-from nearcast.client.open import open_client
+from nearcast.client import Client, open_client
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.topic import validate_topic
@@ -55,8 +56,8 @@ async def _serve(
     stopped: asyncio.Event,
 ) -> int:
     report = _report_json if as_json else _report
-    show = _show_json if as_json else _show
     async with open_client(config, site=site) as client:
+        show = partial(_show_json, client) if as_json else _show
         subscription = await client.subscribe(topic, on_report=report)
         print(f"subscribed to {topic}", file=sys.stderr, flush=True)
 
@@ -84,13 +85,13 @@ def _show(message: Message) -> None:
     sys.stdout.buffer.flush()
 
 
-def _show_json(message: Message) -> None:
+def _show_json(client: Client, message: Message) -> None:
     facts: dict[str, object] = {"topic": message.topic, "sequenced": message.sequenced}
     if message.sequenced:
         facts |= {
             "publisher": f"{message.publisher:016x}",
             "seq": message.seq,
-            "latency_ms": round((time.time_ns() - message.sent_ns) / 1e6, 3),
+            "latency_ms": round((client.time_ns() - message.sent_ns) / 1e6, 3),
         }
     try:
         facts["text"] = message.payload.decode()

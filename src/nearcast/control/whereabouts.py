@@ -8,6 +8,7 @@ Events go in, messages come out; time and chance are arguments.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -34,20 +35,25 @@ _LEAST_CHANGE = 0.2  # of the distance that was told
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often is probed: every `every_s`; at first, for `firsts` rounds, every `first_s`. Clients tell all `tell_s`.
+    """How often is probed: at first after `first_s`, then after `growth` times as long, up to every `every_s`.
 
-    In each round the agents of all brokers in use are probed, and one of at most `most` others, in turn.
+    In each round the agents of all brokers in use are probed, and one of at most `most` others, in turn. Clients say
+    where they are every `tell_s`.
     """
 
     every_s: float
     first_s: float
-    firsts: int
+    growth: float
     most: int
     tell_s: float = 5.0
 
+    def after_s(self, rounds: int) -> float:
+        """Until the next round, after so many."""
+        return min(self.every_s, self.first_s * math.pow(self.growth, min(rounds, 100)))
 
-AGENT_PACE = Pace(every_s=1.0, first_s=0.2, firsts=50, most=8)
-CLIENT_PACE = Pace(every_s=5.0, first_s=0.25, firsts=40, most=4)
+
+AGENT_PACE = Pace(every_s=1.0, first_s=0.2, growth=1.03, most=8)
+CLIENT_PACE = Pace(every_s=5.0, first_s=0.25, growth=1.3, most=4)
 
 
 @dataclass(slots=True)
@@ -146,6 +152,7 @@ class Whereabouts:
         for peer in self._peers.values():
             peer.rtts_s = ()
         self._others = []
+        self._rounds = 0
         self._round_s = self._tell_s = now
 
     def reached(self, now: float) -> None:
@@ -193,8 +200,7 @@ class Whereabouts:
         if self._round_s is not None and now < self._round_s:
             return []
         self._rounds += 1
-        pace = self._pace
-        self._round_s = now + (pace.first_s if self._rounds < pace.firsts else pace.every_s)
+        self._round_s = now + self._pace.after_s(self._rounds - 1)
         for number in [number for number, (_, sent_s) in self._pending.items() if now >= sent_s + LATE_S]:
             del self._pending[number]
         self._take_turns(now)

@@ -67,7 +67,7 @@ from nearcast.wire.control import (
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.loads import Load
 from nearcast.wire.logs import KeepOrder
-from nearcast.wire.places import Placed
+from nearcast.wire.places import Placed, PlacesOrder
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, StandingOrder
 from nearcast.wire.rebalancing import RebalanceOrder
 from nearcast.wire.rejects import Rejects
@@ -400,6 +400,7 @@ class Coordinator:
                 | KeepOrder()
                 | StandingOrder()
                 | SnapshotOrder()
+                | PlacesOrder()
             ):
                 self._orders.take(message)
             case _:

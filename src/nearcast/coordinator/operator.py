@@ -39,6 +39,7 @@ from nearcast.wire.control import (
 )
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.logs import KeepOrder
+from nearcast.wire.places import PlacesOrder, PlacesTold
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import Doing, RebalanceOrder, Rebalancing
 from nearcast.wire.rejects import Rejects
@@ -148,6 +149,11 @@ class Operator:
         number = next(self._numbers)
         return await self._ask(StandingOrder(self.name, number, topic), number, Standings, timeout_s)
 
+    async def places(self, topic: str = "", *, timeout_s: float = 3.0) -> PlacesTold:
+        """Where brokers are, and the clients of a topic. Raises LeaseLost when nobody answers."""
+        number = next(self._numbers)
+        return await self._ask(PlacesOrder(self.name, number, topic), number, PlacesTold, timeout_s)
+
     async def snapshot(self, *, timeout_s: float = 30.0) -> bytes:
         """What a policy sees now, as a snapshot's file has it. Raises SnapshotError, or LeaseLost."""
         number = next(self._numbers)
@@ -188,7 +194,7 @@ class Operator:
             parts[message.part] = message.content
             if len(parts) < message.parts:
                 return
-        if isinstance(message, Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart):
+        if isinstance(message, Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | PlacesTold):
             asked = self._asked.get(message.number)
             if asked is not None and not asked.done():
                 asked.set_result(message)

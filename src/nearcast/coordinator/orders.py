@@ -21,6 +21,7 @@ from nearcast.transport.crew import Crew
 from nearcast.wire.brokers import BrokerOrder
 from nearcast.wire.control import Answered, LoadOrder, MoveOrder, Order, Outcome, Status, StatusOrder
 from nearcast.wire.logs import KeepOrder
+from nearcast.wire.places import PlacesOrder, PlacesTold
 from nearcast.wire.promises import PART_BYTES, PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder
 from nearcast.wire.rebalancing import RebalanceOrder
 
@@ -62,6 +63,9 @@ class Orders:
                 self._answer(order.asker, self._status(order.number))
             case StandingOrder():
                 self._answer(order.asker, leader.promises.answer(order, leader.places, self._clock.now()))
+            case PlacesOrder():
+                found = leader.places.with_topic(order.topic, self._clock.now())
+                self._answer(order.asker, PlacesTold(order.number, found))
             case SnapshotOrder():
                 for part in self._snapshot(order.number):
                     self._answer(order.asker, part)

@@ -59,7 +59,12 @@ class BrokerPlaces:
 
     def brokers(self, now: float) -> tuple[BrokerPlace, ...]:
         """By name, without topics: as many as there are, this is cheap."""
-        return tuple(replace(each.place, topics=()) for each in self._fresh(now))
+        return self.with_topic("", now)
+
+    def with_topic(self, topic: str, now: float) -> tuple[BrokerPlace, ...]:
+        """By name, each with this one topic, if it has it."""
+        fresh = ((each.place, each.whole.topics.get(topic)) for each in self._fresh(now))
+        return tuple(replace(place, topics=() if found is None else (found,)) for place, found in fresh)
 
     def of(self, topic: str, now: float) -> list[tuple[str, TopicPlace, float]]:
         """(broker, what its agent said of the topic, when), by broker: several while it moves."""

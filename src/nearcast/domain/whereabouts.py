@@ -5,6 +5,7 @@ What is said of a topic is of the same size however many clients it has. Distanc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -14,6 +15,16 @@ class Spot:
 
     vec: tuple[float, ...]
     height: float
+
+
+def along_s(one: Spot, other: Spot) -> float:
+    """Along the space, without the heights."""
+    return math.sqrt(sum((a - b) ** 2 for a, b in zip(one.vec, other.vec, strict=True)))
+
+
+def distance_s(one: Spot, other: Spot) -> float:
+    """The round trip between them."""
+    return along_s(one, other) + one.height + other.height
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.logs import KeepOrder
-from nearcast.wire.places import Echo, Located, Placed, Probe
+from nearcast.wire.places import Echo, Located, Placed, PlacesOrder, PlacesTold, Probe
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
@@ -349,8 +349,9 @@ Order = (
     | KeepOrder
     | StandingOrder
     | SnapshotOrder
+    | PlacesOrder
 )
-Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart
+Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | PlacesTold
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order
 Survey = Counts | Probe | Located | Echo
 """Told of loads and places: beside the protocol, which does without."""

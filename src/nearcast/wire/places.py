@@ -90,6 +90,21 @@ class Located(msgspec.Struct, frozen=True, tag=True):
             raise ValueError(f"client {self.client!r}: an uncertainty of {wrong_s} s, {self.clock_near_s} s")
 
 
+class PlacesOrder(msgspec.Struct, frozen=True, tag=True):
+    """operator -> coordinator: where are the brokers, and the clients of this topic, if one is named?"""
+
+    asker: str
+    number: int
+    topic: str = ""
+
+
+class PlacesTold(msgspec.Struct, frozen=True, tag=True):
+    """The answer: of each broker's topics only the one that was named."""
+
+    number: int
+    places: tuple[BrokerPlace, ...]
+
+
 class Placed(msgspec.Struct, frozen=True, tag=True):
     """agent -> coordinator. A `round` tells of all topics, in so many `parts`; with 0, of some that changed since."""
 

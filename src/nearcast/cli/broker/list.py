@@ -29,7 +29,7 @@ async def _list(config: Config, site: str, as_json: bool) -> None:
 
 def show_brokers(state: State) -> None:
     print_table(
-        ("broker", "site", "address", "server", "fleet", "agent", "reads protocol", "carries", "moves"),
+        ("broker", "site", "address", "server", "fleet", "agent", "reads protocol", "clock", "carries", "moves"),
         [
             (
                 each.name,
@@ -39,6 +39,9 @@ def show_brokers(state: State) -> None:
                 each.presence or "unknown",
                 _agent(each.agent, each.agent_silent_s),
                 str(each.agent_reads or ""),
+                ""
+                if each.clock_offset_ms is None
+                else f"{each.clock_offset_ms:+.1f} ± {each.clock_uncertainty_ms:.1f} ms",
                 _carries(each.load),
                 show_handover(each.load.handed_over) if each.load is not None else "",
             )

@@ -123,7 +123,7 @@ class _Demo:
         tally = self.scene.tallies[topic]
 
         def took(number: int, message: Message) -> None:
-            late_ms = (time.time_ns() - message.sent_ns) / 1e6
+            late_ms = (client.time_ns() - message.sent_ns) / 1e6
             tally.took(number, message.publisher, message.seq, late_ms)
 
         def told(_report: Gap | Discontinuity) -> None:

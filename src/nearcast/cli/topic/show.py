@@ -8,6 +8,7 @@ from nearcast.cli.connect import records_of
 from nearcast.cli.loads import handovers_of, loads_now, show_handover
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
+from nearcast.cli.places import places_of, show_place, topic_places
 from nearcast.cli.topic.promise import promise_facts, standings_of
 from nearcast.cli.topic.record import implied_facts, record_facts
 from nearcast.domain.topic import validate_topic
@@ -30,10 +31,11 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
         slo = records.promises.get(topic)
     facts = record_facts(found) if found is not None else implied_facts(topic, ring)
     handovers = handovers_of(topic, await loads_now(config))
+    places = topic_places(await places_of(config, topic))
     standing = (await standings_of(config, topic)).get(topic)
     facts |= promise_facts(None if slo is None else str(slo), standing)
     if as_json:
-        print_json({**facts, "handovers": handovers})
+        print_json({**facts, "handovers": handovers, "places": places})
         return
     brokers = ", ".join(facts["brokers"]) if isinstance(facts["brokers"], tuple) else ""
     why = "by the ring" if facts["by_ring"] else f"epoch {facts['epoch']}, {facts['phase']}"
@@ -48,6 +50,8 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
             print(f"  preparing: epoch {newest.epoch}, {newest.strategy} on {', '.join(newest.brokers)}")
         if found.lost:
             print(f"  agents that do not answer: {', '.join(found.lost)}")
+    for place in places:
+        print(f"  {show_place(place)}")
     for each in handovers:
         print(f"  its moves cost the agent of {each.broker}: {show_handover(each)}")
 

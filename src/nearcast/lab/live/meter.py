@@ -56,11 +56,14 @@ class Meter:
         self._published = 0
         self._counting = False
         self._crew = Crew()
+        self._clients: list[Client] = []
 
     async def run(self, stopped: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._begin)
         spec, config = self._spec, load_config(Path(self._spec.config))
-        clients = [open_client(config, name=f"{spec.name}{number}", site=spec.site) for number in range(spec.count)]
+        clients = self._clients = [
+            open_client(config, name=f"{spec.name}{number}", site=spec.site) for number in range(spec.count)
+        ]
         if spec.rate:
             await asyncio.gather(*(client.publish(spec.topic, b"") for client in clients))  # each has its route now
             for number, client in enumerate(clients):
@@ -81,7 +84,7 @@ class Meter:
 
     def _received(self, message: Message) -> None:
         if self._counting and message.payload:
-            self._late_ns.append(time.time_ns() - message.sent_ns)
+            self._late_ns.append(self._clients[0].time_ns() - message.sent_ns)
 
     def _reported(self, _report: Gap | Discontinuity) -> None:
         self._reports += self._counting

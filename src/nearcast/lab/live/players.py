@@ -96,7 +96,7 @@ class Player:
         seen.delivered += 1
         if message.payload.startswith(self._mark):
             seen.responses += 1
-            seen.response_s += (time.time_ns() - message.sent_ns) / 1e9
+            seen.response_s += (self._client.time_ns() - message.sent_ns) / 1e9
 
 
 class Seen:
