@@ -91,7 +91,7 @@ class Orders:
 
     def _snapshot(self, number: int) -> list[SnapshotPart]:
         try:
-            content = zlib.compress(write_snapshot(self._leader.rebalancer.seen()))
+            content = zlib.compress(write_snapshot(self._leader.rebalancer.seen()), 1)
         except NearcastError as error:
             return [SnapshotPart(number, 1, 1, b"", str(error))]
         pieces = [content[at : at + PART_BYTES] for at in range(0, len(content), PART_BYTES)]

@@ -18,6 +18,7 @@ from nearcast.domain.snapshot import Snapshot
 from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
 
 _ONE_WAY = 0.5
+_NOBODY = TopicPlace("", worst_s=math.nan)
 
 
 def places_of(seen: Snapshot, told: Iterable[BrokerPlace], promises: Mapping[str, Slo]) -> Places | None:
@@ -76,6 +77,10 @@ def _by_topic(told: Mapping[str, BrokerPlace]) -> dict[str, list[tuple[str, Topi
 
 def _merged(told: Sequence[tuple[str, TopicPlace]], own: Sequence[str]) -> TopicPlace:
     """`own`: the brokers that the topic is on. The worst case is NaN where none of them knows both sides."""
+    if not told:
+        return _NOBODY
+    if len(told) == 1 and told[0][0] in own and told[0][1].publishers and told[0][1].subscribers:
+        return told[0][1]  # as nearly all are
     first = sorted(told, key=lambda each: each[0] not in own)
     known = [place for name, place in first if name in own and place.publishers and place.subscribers]
     return TopicPlace(

@@ -85,7 +85,7 @@ def _took(decision: Decision) -> str:
         return "clients are not told yet"
     told = f"{1e3 * decision.told_s:.0f} ms until clients were being told"
     if decision.done_s is None:
-        return f"{told}; the old route is still draining"
+        return f"{told}; the old route is still draining, or it moved again before it was over"
     return f"{told}, {decision.done_s:.1f} s until nobody used the old route"
 
 

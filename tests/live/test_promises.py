@@ -1,0 +1,115 @@
+"""A promise on real servers: broken by the network, kept by a move, and explained; nothing is lost meanwhile."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nearcast.client import open_client
+from nearcast.control.whereabouts import CLIENT_PACE
+from nearcast.fleet.local import WAN_SOCKET, LocalSpec, launch
+from nearcast.fleet.shape import Shape
+from nearcast.fleet.supervisor import Supervisor
+from nearcast.fleet.wan_main import WanControl
+from nearcast.sim.check import check
+from nearcast.sim.history import History
+from nearcast.sim.recorder import Recorder
+from nearcast.transport.config import Config, load_config
+
+EVERY_S = 5.0
+PROMISE = "p95:30ms"
+TOPIC = "swarm"
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+@asynccontextmanager
+async def far_apart(state: Path, kind: str) -> AsyncIterator[tuple[Config, WanControl]]:
+    async with Supervisor(state) as supervisor:
+        spec = LocalSpec(
+            sites=3,
+            kind=kind,
+            near_s=0.001,
+            hop_s=0.030,
+            rebalance={"policy": "epulsar", "every_s": EVERY_S},
+        )
+        yield load_config(await launch(supervisor, spec)), WanControl(str(state / WAN_SOCKET))
+
+
+def asker(config: Config) -> Ask:
+    async def ask(*arguments: str, as_json: bool = True) -> Any:
+        argv = [sys.executable, "-m", "nearcast", *arguments, *(["--json"] if as_json else [])]
+        env = {**os.environ, "NEARCAST_CONFIG": str(config.path)}
+        pipe = asyncio.subprocess.PIPE
+        run = await asyncio.create_subprocess_exec(*argv, env=env, stdout=pipe, stderr=pipe)
+        out, err = await run.communicate()
+        assert run.returncode == 0, (arguments, out, err)
+        return json.loads(out) if as_json else out.decode()
+
+    return ask
+
+
+async def until(seconds: float, asked: Callable[[], Awaitable[Any]], good: Callable[[Any], object]) -> Any:
+    until_s = time.monotonic() + seconds
+    while not good(found := await asked()):
+        assert time.monotonic() < until_s, found
+        await asyncio.sleep(0.5)
+    return found
+
+
+async def keep_the_promise(state: Path, kind: str) -> None:
+    history = History()
+    recorder = Recorder(history, time.monotonic)
+    async with far_apart(state, kind) as (config, wan):
+        ask = asker(config)
+        await ask("topic", "set", TOPIC, "--slo", PROMISE)
+        await ask("topic", "move", TOPIC, "b1", "--reason", "its clients are there")
+        async with (
+            open_client(config, site="site1", name="sender") as sender,
+            open_client(config, site="site1", name="listener") as listener,
+        ):
+            assert await recorder.subscribe(listener, TOPIC)
+            over = asyncio.Event()
+
+            async def send() -> None:
+                while not over.is_set():
+                    await recorder.publish(sender, TOPIC, bytes(100))
+                    await asyncio.sleep(0.02)
+
+            sending = asyncio.create_task(send())
+            show = partial(ask, "topic", "show", TOPIC)
+            kept = await until(60.0, show, lambda found: found["kept"] and found["measured_ms"] is not None)
+            assert (kept["brokers"], kept["slo"]) == (["b1"], PROMISE)
+            # The network changes: what was near is far, and what was far is near.
+            await wan.shape("site1", "b1", Shape(0.061))
+            await wan.shape("site1", "b2", Shape(0.001))
+            changed_s = time.time()
+            await until(60.0, show, lambda found: found["brokers"] == ["b2"])
+            explained = partial(ask, "topic", "explain", TOPIC)
+            decision, first = await until(60.0, explained, lambda found: found[0]["after"] is not None)
+            assert decision["at_s"] + decision["told_s"] < changed_s + CLIENT_PACE.every_s + 2 * EVERY_S
+            assert (decision["policy"], decision["was_brokers"], decision["slo"]) == ("epulsar", ["b1"], PROMISE)
+            assert (decision["forecast"]["worst_ms"] > 60.0, decision["forecast"]["bound_ms"]) == (True, 30.0)
+            assert min(decision["forecast"]["candidates"], key=lambda each: each[1])[0] == "b2"
+            assert decision["after"]["latency_ms"] < decision["before"]["latency_ms"]
+            assert (first["policy"], first["reason"].split(": ")[1]) == ("operator", "its clients are there")
+            text = await ask("topic", "explain", TOPIC, as_json=False)
+            assert "promised are p95:30ms: broken" in text
+            assert "candidates by their predicted worst case" in text
+            await until(30.0, show, lambda found: found["kept"])
+            over.set()
+            await sending
+            await asyncio.sleep(3.0)
+        history.finished(time.monotonic())
+        result = check(history, grace_s=2.0)
+        assert result.clean, result
+
+
+def test_a_promise_that_the_network_breaks_is_kept_by_a_move_and_explained(tmp_path: Path, kind: str) -> None:
+    asyncio.run(keep_the_promise(tmp_path, kind))
