@@ -179,9 +179,9 @@ def all_settings(draw: st.DrawFn) -> Settings:
     return Settings(
         min_brokers=least,
         max_brokers=draw(st.none() | st.integers(least, 8)),
-        max_hot_moves=draw(st.sampled_from([1, 2, 1000])),
+        forward_messages_per_s=draw(st.sampled_from([1.0, 100.0, 1e9])),
         max_release=draw(st.integers(0, 3)),
-        hot_ratio=draw(st.sampled_from([0.0, 0.02, 0.1])),
+        part_ratio=draw(st.sampled_from([0.0, 0.02, 0.1])),
         replication=Replication(
             all_subscribers_ratio=100.0,
             publications=50.0,

@@ -156,7 +156,7 @@ def test_draining_pushes_no_server_over_while_one_can_be_rented_that_would_do(fl
 
 @given(fleet=fleets(drains=False, silences=False), settings=all_settings())
 def test_a_server_stays_overloaded_only_where_no_single_move_would_help(fleet: Fleet, settings: Settings) -> None:
-    settings = replace(settings, max_hot_moves=1000)
+    settings = replace(settings, forward_messages_per_s=1e9)
     plan = dynamoth(fleet.snapshot(), settings, NOW_S)
     after = _estimate(fleet, plan)
     stepped = {step.topic for step in plan.steps}
@@ -179,11 +179,11 @@ def test_a_server_that_stays_overloaded_is_spoken_of(fleet: Fleet, settings: Set
 
 
 @given(fleet=fleets(silences=False), settings=all_settings())
-def test_a_drained_server_loses_everything_unless_others_lack_room_or_hot_topics_wait(
+def test_a_drained_server_loses_everything_unless_others_lack_room_or_topics_wait(
     fleet: Fleet, settings: Settings
 ) -> None:
     """With nothing more to rent and no cap, whatever it does to the others."""
-    settings = replace(settings, max_hot_moves=1000, max_brokers=settings.min_brokers)
+    settings = replace(settings, forward_messages_per_s=1e9, max_brokers=settings.min_brokers)
     plan = dynamoth(fleet.snapshot(), settings, NOW_S)
     after = fleet.after(plan)
     if fleet.usable:
@@ -191,6 +191,20 @@ def test_a_drained_server_loses_everything_unless_others_lack_room_or_hot_topics
         assert not left or len(fleet.capacity) < settings.min_brokers
         if not left:
             assert not set(after.ring.brokers) & set(fleet.draining)
+
+
+@given(fleet=fleets(silences=False), settings=all_settings())
+def test_no_agent_has_to_forward_more_than_it_can_unless_for_one_topic_alone(fleet: Fleet, settings: Settings) -> None:
+    plan = dynamoth(fleet.snapshot(), settings, NOW_S)
+    asked: dict[str, list[float]] = {}
+    for step in plan.steps:
+        was, now = set(step.was_brokers), set(step.brokers)
+        touched = was ^ now if step.strategy is step.was_strategy else was | now
+        for broker in touched:
+            copies = max(1, len(touched) - 1)
+            asked.setdefault(broker, []).append(copies * fleet.demands[step.topic].publications)
+    for each in asked.values():
+        assert sum(each) <= settings.forward_messages_per_s + SLACK or sum(one > 0 for one in each) == 1
 
 
 @given(fleet=fleets(silences=False), settings=all_settings())

@@ -13,7 +13,7 @@ import numpy as np
 
 from nearcast.domain.plan import Step
 from nearcast.domain.route import Strategy
-from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Ints, Snapshot
+from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Snapshot
 from nearcast.policies.rest import Rest, at_rest
 from nearcast.policies.settings import Settings
 
@@ -26,7 +26,8 @@ class _Change:
 
 
 class Draft:
-    """Follow every change: `load`, `moving` (hot topics that come or go), `received` (whether a broker got something).
+    """Follow every change: `load`, `forwarding` (how much of what it can the moves make an agent forward), `received`
+    (whether a broker got something).
 
     `usable` and `frozen` (topics that must stay as they are) change as brokers are given up.
     """
@@ -38,7 +39,7 @@ class Draft:
         self.usable: Bools = snapshot.usable
         self.capacity: Floats = snapshot.capacity
         self.load: Floats = self.rest.load.copy()
-        self.moving: Ints = np.zeros(len(snapshot.brokers), dtype=np.int64)
+        self.forwarding: Floats = np.zeros(len(snapshot.brokers))
         self.received: Bools = np.zeros(len(snapshot.brokers), dtype=np.bool_)
         self._changes: dict[int, _Change] = {}
         # Nobody knows what a silent broker carries, and no move without its agent is safe: its topics wait for it.
@@ -46,8 +47,10 @@ class Draft:
         self.frozen: Bools = np.zeros(len(snapshot.topics), dtype=np.bool_)
         self.frozen[self.rest.row_topic[silent_rows]] = True
         self.homed: Bools = snapshot.strategy == STRATEGIES.index(Strategy.HOMED)
-        smallest = float(self.capacity[self.usable].min(initial=np.inf))
-        self.hot: Bools = self.rest.bytes_out >= settings.hot_ratio * smallest
+        # What each topic asks of an agent that carries all of it to one other broker, as a part of what it can.
+        self._carried: Floats = np.maximum(
+            self.rest.publications / settings.forward_messages_per_s, self.rest.bytes_in / settings.forward_bytes_per_s
+        )
         # Rows of a broker lie together, the busiest first; equal ones in the order of their topics' names.
         self._rows = np.lexsort((self.rest.row_topic, -self.rest.row_bytes, snapshot.members))
         self._starts = np.searchsorted(snapshot.members[self._rows], np.arange(len(snapshot.brokers) + 1))
@@ -85,31 +88,41 @@ class Draft:
     def changed(self, topic: int) -> bool:
         return topic in self._changes
 
+    @property
+    def changes(self) -> int:
+        """How many topics are changed so far."""
+        return len(self._changes)
+
     def room(self, limit: float) -> Floats:
         """How many more bytes per second each broker may get to be at `limit`; none if it may not be used."""
         return np.where(self.usable, limit * self.capacity - self.load, -np.inf)
 
     def least_loaded(
-        self, fits: Bools, topic: int, taken: Sequence[int] = (), *, with_bytes: float = 0.0
+        self, fits: Bools, topic: int, taken: Sequence[int] = (), *, with_bytes: float = 0.0, copies: int = 1
     ) -> int | None:
         """The least loaded of the brokers that fit and may get this topic now; of equals, the first by name.
 
-        `with_bytes`: the least loaded once this much has come to it.
+        `with_bytes`: the least loaded once this much has come to it. `copies`: to how many others its agent forwards.
         """
         fits = fits & self.usable
         fits[list(self.members_of(topic))] = False
         fits[list(taken)] = False
-        if self.hot[topic]:
-            fits &= self.moving < self.settings.max_hot_moves
+        fits &= self._can_forward(topic, copies)
         if not fits.any():
             return None
         return int(
             np.divide(self.load + with_bytes, self.capacity, out=np.full(len(fits), np.inf), where=fits).argmin()
         )
 
-    def may_leave(self, topic: int, brokers: Sequence[int]) -> bool:
-        """Whether the cap on hot topics lets this one go from these brokers."""
-        return not self.hot[topic] or bool((self.moving[list(brokers)] < self.settings.max_hot_moves).all())
+    def may_leave(self, topic: int, brokers: Sequence[int], *, copies: int = 1) -> bool:
+        """Whether the agents of these brokers can forward this topic too."""
+        return bool(self._can_forward(topic, copies)[list(brokers)].all())
+
+    def _can_forward(self, topic: int, copies: int) -> Bools:
+        """One that asks more of an agent than it can is moved when nothing else is, or it would never be."""
+        asked = self.forwarding + copies * self._carried[topic]
+        can: Bools = (self.forwarding == 0) | (asked <= np.maximum(self.forwarding, 1.0))
+        return can
 
     def move(self, row: int, receiver: int, reason: str) -> None:
         """Put another broker in the place of the one of this row. The strategy stays."""
@@ -151,7 +164,6 @@ class Draft:
         assert topic not in self._changes, f"{self.snapshot.topics[topic]!r} is changed twice in one plan"
         before = set(self.members_of(topic))
         self.received[sorted(set(members) - before)] = True
-        if self.hot[topic]:
-            touched = before ^ set(members) if strategy is self.snapshot.strategy_of(topic) else before | set(members)
-            self.moving[sorted(touched)] += 1
+        touched = before ^ set(members) if strategy is self.snapshot.strategy_of(topic) else before | set(members)
+        self.forwarding[sorted(touched)] += max(1, len(touched) - 1) * self._carried[topic]
         self._changes[topic] = _Change(strategy, members, reason)

@@ -86,7 +86,7 @@ def _still_overloaded(draft: Draft, relief: Relief) -> list[str]:
     """What an operator should know of servers that this plan leaves above the high ratio."""
     ratios, high = draft.ratios, draft.settings.high_ratio
     told = {
-        Stuck.CAPPED: f"more of its hot topics move with the next plan, {draft.settings.max_hot_moves} at a time",
+        Stuck.CAPPED: "more of its topics move with the next plan, agents can forward no more now",
         Stuck.IMMOVABLE: "what is left on it fits on no server, or belongs to no topic that can be moved",
     }
     return [

@@ -21,7 +21,7 @@ from nearcast.policies.draft import Draft
 
 class Stuck(enum.Enum):
     NO_ROOM = "no room"  # a topic of it would fit on another server, if there was one
-    CAPPED = "capped"  # it has more hot topics to move than may move at once
+    CAPPED = "capped"  # it has more topics to move than agents can forward at once
     IMMOVABLE = "immovable"  # what is left on it fits on no server, or belongs to no topic that may move
 
 
@@ -50,13 +50,22 @@ def relieve(draft: Draft, short: Mapping[int, int], *, can_rent: bool) -> Relief
         why = _unload(draft, source, settings.safe_ratio, settings.safe_ratio)
         if why is not None:
             stuck[source] = Stuck.NO_ROOM if source in lacks and why is Stuck.IMMOVABLE else why
-    for source in _over(draft, settings.high_ratio):
-        _unload(draft, source, settings.high_ratio, settings.high_ratio)
+    _fill(draft, settings.high_ratio)
     if not can_rent:
         usual = draft.mean_ratio
         for source in _over(draft, settings.high_ratio):
             _unload(draft, source, max(usual, settings.high_ratio), settings.full_ratio, even_out=True)
+        _fill(draft, settings.high_ratio)  # whoever came over the limit by that may have something smaller to give away
     return Relief(tuple(overloaded), stuck, max((lacks.get(source, 0) for source in stuck), default=0))
+
+
+def _fill(draft: Draft, limit: float) -> None:
+    """Until no single move would help: who gave something away may have room for what did not fit before."""
+    moved = -1
+    while moved != draft.changes:
+        moved = draft.changes
+        for source in _over(draft, limit):
+            _unload(draft, source, limit, limit)
 
 
 def _over(draft: Draft, limit: float) -> list[int]:

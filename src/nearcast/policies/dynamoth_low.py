@@ -3,8 +3,9 @@
 The paper sketches low-load rebalancing; this is it in full (ADR 8). When the rest of the servers could carry everything
 and stay under the low ratio, the least loaded server is emptied: each of its topics, the busiest first, goes to the
 least loaded of the others that stays under that ratio with it. Either all of its topics find a place or none is moved,
-because a server that is half empty saves nothing. Hot topics leave a few at a time; the server stays the least loaded,
-so the next plan goes on with it, unless load has risen meanwhile. It is released in the plan that leaves nothing on it.
+because a server that is half empty saves nothing. What agents cannot forward at once leaves later; the server stays the
+least loaded, so the next plan goes on with it, unless load has risen meanwhile. It is released in the plan that leaves
+nothing on it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def shrink(draft: Draft) -> tuple[list[int], list[str]]:
         before = float(ratios[candidate])
         name = snapshot.brokers[candidate]
         if not _leave(draft, places, f"{name} is to be released: at {before:.2f} of its capacity it is not needed"):
-            reasons.append(f"{name} is being emptied, {settings.max_hot_moves} hot topics at a time")
+            reasons.append(f"{name} is being emptied, as fast as agents can forward")
             break
         draft.usable[candidate] = False
         released.append(candidate)
@@ -68,7 +69,7 @@ def evacuate(draft: Draft, *, can_rent: bool) -> tuple[list[int], list[int]]:
     homeless: set[int] = set()
     for topic in topics[np.lexsort((topics, -bytes_there[topics]))].tolist():
         sources = [at for at in draft.members_of(topic) if leaving[at]]
-        if draft.frozen[topic] or not draft.may_leave(topic, sources):
+        if draft.frozen[topic] or not draft.may_leave(topic, sources, copies=_copies(sources)):
             waiting.update(sources)
         elif not _rehouse(draft, topic, sources, can_rent=can_rent):
             waiting.update(sources)
@@ -97,11 +98,12 @@ def _rehouse(draft: Draft, topic: int, sources: list[int], *, can_rent: bool) ->
     leaving = [row for row in rows if int(snapshot.members[row]) in sources]
     stay = [at for at in draft.members_of(topic) if at not in sources]
     receivers: list[int] = []
+    copies = _copies(sources)
     for row in leaving:
         amount = float(rest.row_bytes[row])
-        receiver = _with_room(draft, topic, amount, receivers)
+        receiver = _with_room(draft, topic, amount, receivers, copies)
         if receiver is None and (not can_rent or amount > settings.high_ratio * draft.typical_capacity):
-            receiver = draft.least_loaded(draft.usable, topic, receivers, with_bytes=amount)
+            receiver = draft.least_loaded(draft.usable, topic, receivers, with_bytes=amount, copies=copies)
         if receiver is not None:
             receivers.append(receiver)
     if len(receivers) < len(leaving) and (can_rent or not (stay or receivers)):
@@ -116,9 +118,14 @@ def _rehouse(draft: Draft, topic: int, sources: list[int], *, can_rent: bool) ->
     return True
 
 
-def _with_room(draft: Draft, topic: int, amount: float, taken: Sequence[int]) -> int | None:
+def _copies(sources: Sequence[int]) -> int:
+    """To how many others an agent forwards at most while each of these is replaced."""
+    return 2 * len(sources) - 1
+
+
+def _with_room(draft: Draft, topic: int, amount: float, taken: Sequence[int], copies: int) -> int | None:
     for limit in (draft.settings.safe_ratio, draft.settings.high_ratio):
-        receiver = draft.least_loaded(draft.room(limit) >= amount, topic, taken)
+        receiver = draft.least_loaded(draft.room(limit) >= amount, topic, taken, copies=copies)
         if receiver is not None:
             return receiver
     return None
@@ -149,7 +156,7 @@ def _places(draft: Draft, candidate: int) -> list[tuple[int, int]] | None:
 
 
 def _leave(draft: Draft, places: list[tuple[int, int]], reason: str) -> bool:
-    """Move what the cap on hot topics lets go now. Returns whether that is everything."""
+    """Move what agents can forward now. Returns whether that is everything."""
     everything = True
     for row, receiver in places:
         topic, source = int(draft.rest.row_topic[row]), int(draft.snapshot.members[row])

@@ -70,7 +70,7 @@ def bounds_of(draft: Draft, *, can_rent: bool) -> Bounds:
     may be overloaded then, and while it is this does not come and go with every plan.
     """
     if not can_rent and draft.mean_ratio > draft.settings.safe_ratio / 2:
-        part = max(draft.settings.hot_ratio * draft.typical_capacity, 1.0)
+        part = max(draft.settings.part_ratio * draft.typical_capacity, 1.0)
         return Bounds(part, part)
     return Bounds(
         most=draft.settings.high_ratio * float(draft.capacity[draft.usable].max(initial=0.0)),
@@ -135,10 +135,11 @@ def replicas_plain(
 def _apply(draft: Draft, topic: int, strategy: Strategy, asked: int, wanted: int) -> int:
     """More servers: the least loaded first; fewer: the busiest are freed first. Returns how many it has then."""
     now = draft.members_of(topic)
-    if not draft.may_leave(topic, now):
+    copies = max(wanted, len(now), 2) - 1
+    if not draft.may_leave(topic, now, copies=copies):
         return max(wanted, len(now))  # capped, not short: its turn comes with another plan
     if wanted > len(now):
-        members = _more(draft, topic, now, wanted)
+        members = _more(draft, topic, now, wanted, copies)
     else:
         ratios = draft.ratios
         members = tuple(sorted(now, key=lambda at: (ratios[at], at))[:wanted])
@@ -152,7 +153,7 @@ def _apply(draft: Draft, topic: int, strategy: Strategy, asked: int, wanted: int
     return len(members)
 
 
-def _more(draft: Draft, topic: int, now: tuple[int, ...], wanted: int) -> tuple[int, ...]:
+def _more(draft: Draft, topic: int, now: tuple[int, ...], wanted: int, copies: int) -> tuple[int, ...]:
     """As many of the wanted servers as there is room on. Those it is on are kept if there is room on them too."""
     for keeps_all in (False, True):
         for limit in (draft.settings.safe_ratio, draft.settings.high_ratio):
@@ -161,7 +162,7 @@ def _more(draft: Draft, topic: int, now: tuple[int, ...], wanted: int) -> tuple[
                 share = float(draft.rest.bytes_out[topic]) / count
                 found = [at for at in now if keeps_all or _fits(draft, topic, (at,), share, limit)]
                 fits = room >= share
-                while len(found) < count and (new := draft.least_loaded(fits, topic, found)) is not None:
+                while len(found) < count and (new := draft.least_loaded(fits, topic, found, copies=copies)) is not None:
                     found.append(new)
                 if len(found) == count:
                     return tuple(found)

@@ -34,6 +34,7 @@ class Rest:
 
     publications: Floats
     subscribers: Floats
+    bytes_in: Floats
     bytes_out: Floats
     row_topic: Ints
     row_bytes: Floats
@@ -55,6 +56,7 @@ def at_rest(snapshot: Snapshot) -> Rest:
     repeated_at = routed & (strategy == _ALL_SUBSCRIBERS)
     publications = _counted(entries.topic, entries.publications, repeated_in, count)
     subscribers = _counted(entries.topic, entries.subscribers.astype(np.float64), repeated_at, count)
+    bytes_in = _counted(entries.topic, entries.bytes_in, repeated_in, count)
     asked, asked_messages = _asked(snapshot)
     bytes_out: Floats = np.bincount(entries.topic, weights=asked, minlength=count).astype(np.float64)
 
@@ -75,7 +77,9 @@ def at_rest(snapshot: Snapshot) -> Rest:
     load = np.maximum(snapshot.out - reported, 0.0)
     load += np.bincount(snapshot.members, weights=row_bytes, minlength=brokers)
     row_deliveries, row_messages = rows(asked_messages), rows(asked_messages + entries.publications)
-    return Rest(publications, subscribers, bytes_out, row_topic, row_bytes, row_deliveries, row_messages, load)
+    return Rest(
+        publications, subscribers, bytes_in, bytes_out, row_topic, row_bytes, row_deliveries, row_messages, load
+    )
 
 
 def _asked(snapshot: Snapshot) -> tuple[Floats, Floats]:

@@ -38,9 +38,12 @@ class Settings:
     reach when one is emptied to be released. `full_ratio`: as far as a broker is filled when all are overloaded and no
     more can be rented.
 
-    A topic whose outgoing bytes are `hot_ratio` of the smallest usable broker's capacity is hot; at most
-    `max_hot_moves` of them come to or leave a broker in one plan. When all brokers together are above half the safe
-    ratio and none can be rented, hot topics are cut into parts that are not hot.
+    While a topic moves, agents forward what is published on it. `forward_messages_per_s` and `forward_bytes_per_s`: as
+    much as the moves of one plan may make one agent forward; a topic that is more by itself moves alone. `nearcast
+    bench forward` measures what one can: the defaults are a third of that, for it is not all that an agent does.
+
+    When all brokers together are above half the safe ratio and none can be rented, topics are cut into parts of
+    `part_ratio` of a broker's capacity.
 
     At most `max_release` brokers are released by one plan. `max_brokers` None: as many as are needed. `watermark`: the
     load ratio above which `epulsar` takes a broker for overloaded.
@@ -53,8 +56,9 @@ class Settings:
     wait_s: float = 20.0
     min_brokers: int = 1
     max_brokers: int | None = None
-    hot_ratio: float = 0.02
-    max_hot_moves: int = 16
+    part_ratio: float = 0.02
+    forward_messages_per_s: float = 10_000.0
+    forward_bytes_per_s: float = 50e6
     max_release: int = 1
     watermark: float = 0.85
     replication: Replication = field(default_factory=Replication)
@@ -73,10 +77,11 @@ class Settings:
             raise ConfigError(f"min_brokers is {self.min_brokers}; topics need at least one broker")
         if self.max_brokers is not None and self.max_brokers < self.min_brokers:
             raise ConfigError(f"max_brokers is {self.max_brokers}, less than min_brokers ({self.min_brokers})")
-        if not self.wait_s >= 0 or not self.hot_ratio >= 0:
-            raise ConfigError(f"wait_s is {self.wait_s}, hot_ratio is {self.hot_ratio}; neither may be negative")
-        if self.max_hot_moves < 1 or self.max_release < 0:
+        if not self.wait_s >= 0 or not self.part_ratio >= 0 or self.max_release < 0:
             raise ConfigError(
-                f"max_hot_moves is {self.max_hot_moves}, max_release is {self.max_release}; "
-                "at least 1 (or nothing ever moves) and at least 0"
+                f"wait_s is {self.wait_s}, part_ratio is {self.part_ratio}, max_release is {self.max_release}; "
+                "none of them may be negative"
             )
+        for name in ("forward_messages_per_s", "forward_bytes_per_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be more than 0, or nothing ever moves")

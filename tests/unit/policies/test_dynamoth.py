@@ -83,10 +83,26 @@ def test_when_all_is_full_load_is_evened_out_and_no_receiver_comes_above_its_sou
     assert dict(planned(fleet(full)).load_ratios) == {"a": pytest.approx(1.1), "b": pytest.approx(0.82)}
 
 
+def test_whoever_comes_over_the_high_ratio_by_evening_out_gives_something_smaller_away() -> None:
+    seen = fleet(
+        {
+            "full": [load("x", 2.0, 0.0)],
+            "half": [load("x", 2.0, 0.0), load("v", 45.0, 0.0)],
+            "small": [load("y", 4.0, 0.0), load("z", 34.5, 0.0)],
+        },
+        {"x": route(1, Strategy.ALL_SUBSCRIBERS, ("full", "half"))},
+        capacity={"small": 50.0},
+        other={"full": 95.0},
+    )
+    plan = planned(seen, max_brokers=3)
+    assert moves(plan) == {"x": ("half", "small"), "y": ("half",)}
+    assert dict(plan.load_ratios)["small"] < 0.8
+
+
 def test_in_a_busy_fleet_that_cannot_grow_a_busy_topic_is_shared_out() -> None:
     small = [load(f"c{i}", 10.0) for i in range(7)]
     full = {"a": [load("x", 60.0, 9.0, 9), load("y", 12.0)], "b": [load("z", 40.0)], "c": small}
-    plan = planned(fleet(full), max_brokers=3, hot_ratio=0.2)
+    plan = planned(fleet(full), max_brokers=3, part_ratio=0.2)
     step = plan.steps[0]
     assert (step.topic, step.strategy, step.brokers) == ("x", Strategy.ALL_SUBSCRIBERS, ("a", "b"))
     assert step.reason == (
@@ -128,23 +144,36 @@ def test_a_replica_moves_to_a_server_that_has_none_of_that_topic() -> None:
     ]
 
 
-def test_hot_topics_move_a_few_at_a_time_and_the_rest_with_the_next_plan() -> None:
-    plan = planned(fleet({"a": [load(f"t{i:02}", 4.0) for i in range(25)], "b": []}), max_hot_moves=3)
+def test_no_more_topics_move_at_once_than_agents_can_forward_and_the_rest_with_the_next_plan() -> None:
+    plan = planned(fleet({"a": [load(f"t{i:02}", 4.0) for i in range(25)], "b": []}), forward_messages_per_s=3.0)
     assert (len(plan.steps), plan.rent) == (3, 0)
     assert plan.reasons == (
-        "a stays at 0.88 of its capacity: more of its hot topics move with the next plan, 3 at a time",
+        "a stays at 0.88 of its capacity: more of its topics move with the next plan, agents can forward no more now",
     )
 
 
-def test_no_server_gets_more_hot_topics_at_once_than_it_may() -> None:
+def test_large_messages_are_limited_by_their_bytes() -> None:
+    seen = {"a": [load(f"t{i:02}", 4.0, bytes_in=10.0) for i in range(25)], "b": []}
+    assert len(planned(fleet(seen), forward_bytes_per_s=29.0).steps) == 2
+
+
+def test_no_agent_is_sent_more_at_once_than_it_can_forward() -> None:
     crowded = {name: [load(f"{name}{i}", 9.0) for i in range(10)] for name in "ab"}
-    plan = planned(fleet({**crowded, "c": []}), max_hot_moves=3)
+    plan = planned(fleet({**crowded, "c": []}), forward_messages_per_s=3.0)
     assert moves(plan) == {"a0": ("c",), "a1": ("c",), "a2": ("c",)}
     assert plan.rent == 0
 
 
-def test_cold_topics_are_not_counted() -> None:
-    plan = planned(fleet({"a": [load(f"t{i:02}", 1.0) for i in range(90)], "b": []}), max_hot_moves=3)
+def test_a_topic_that_no_agent_can_forward_by_itself_moves_alone() -> None:
+    seen = {"a": [load("x", 40.0, 90.0), load("y", 30.0, 90.0), load("z", 20.0, 0.0)], "b": []}
+    assert moves(planned(fleet(seen), forward_messages_per_s=50.0)) == {"x": ("b",)}
+    busy = {"a": [load("x", 10.0, 90.0), *(load(f"y{i}", 10.0, 90.0) for i in range(8))], "b": []}
+    assert len(planned(fleet(busy), forward_messages_per_s=50.0).steps) == 1
+
+
+def test_topics_that_nobody_publishes_on_cost_no_agent_anything() -> None:
+    silent = [load(f"t{i:02}", 1.0, 0.0, bytes_in=0.0) for i in range(90)]
+    plan = planned(fleet({"a": silent, "b": []}), forward_messages_per_s=3.0)
     assert len(plan.steps) == 31
 
 
@@ -226,13 +255,13 @@ def test_none_is_released_while_one_is_on_its_way_or_another_is_overloaded() -> 
     assert not planned(fleet(crowded)).release
 
 
-def test_a_server_with_many_hot_topics_is_emptied_in_several_plans_and_released_with_the_last() -> None:
+def test_a_server_with_more_than_agents_can_forward_is_emptied_in_several_plans_and_released_with_the_last() -> None:
     hot = {"a": [load(f"a{i}", 3.0) for i in range(3)], "b": [load(f"b{i}", 5.0) for i in range(4)]}
-    plan = planned(fleet(hot), max_hot_moves=2)
+    plan = planned(fleet(hot), forward_messages_per_s=2.0)
     assert (len(plan.steps), plan.release, plan.ring) == (2, (), None)
-    assert plan.reasons == ("a is being emptied, 2 hot topics at a time",)
+    assert plan.reasons == ("a is being emptied, as fast as agents can forward",)
     left = fleet({"a": hot["a"][2:], "b": [*hot["b"], *hot["a"][:2]]})
-    last = planned(left, max_hot_moves=2)
+    last = planned(left, forward_messages_per_s=2.0)
     assert (moves(last), last.release, last.ring) == ({"a2": ("b",)}, ("a",), ("b",))
 
 
@@ -286,7 +315,7 @@ def test_a_topic_that_still_waits_to_leave_a_draining_server_is_not_moved_for_an
         {"r": route(1, Strategy.ALL_SUBSCRIBERS, ("a", "b"))},
         draining=("a",),
     )
-    plan = planned(seen, max_hot_moves=1, replication=Replication(all_subscribers_ratio=5000.0))
+    plan = planned(seen, forward_messages_per_s=1.0, replication=Replication(all_subscribers_ratio=5000.0))
     assert moves(plan) == {"first": ("c",), "x": ("d",)}
     assert plan.ring is None
 

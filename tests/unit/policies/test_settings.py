@@ -22,7 +22,9 @@ def test_the_defaults_are_those_of_the_paper_and_its_authors() -> None:
         ({"min_brokers": 0}, "min_brokers is 0"),
         ({"min_brokers": 3, "max_brokers": 2}, "max_brokers is 2, less than min_brokers"),
         ({"wait_s": -1.0}, "wait_s is -1.0"),
-        ({"max_hot_moves": 0}, "max_hot_moves is 0"),
+        ({"max_release": -1}, "max_release is -1"),
+        ({"forward_messages_per_s": 0.0}, "forward_messages_per_s is 0.0"),
+        ({"forward_bytes_per_s": -1.0}, "forward_bytes_per_s is -1.0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], message: str) -> None:

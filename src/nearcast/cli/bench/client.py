@@ -226,8 +226,8 @@ async def _process(job: Job) -> AsyncIterator[_Process]:
 
 
 def summary(case: Case, rounds: list[Round]) -> Summary:
-    throughput = _spread([each.throughput for each in rounds])
-    latency = _spread([each.latency for each in rounds])
+    throughput = spread([each.throughput for each in rounds])
+    latency = spread([each.latency for each in rounds])
     return Summary(
         case,
         throughput,
@@ -240,7 +240,7 @@ def summary(case: Case, rounds: list[Round]) -> Summary:
     )
 
 
-def _spread(values: list[float]) -> Spread:
+def spread(values: list[float]) -> Spread:
     return Spread(round(median(values), 3), round(min(values), 3), round(max(values), 3))
 
 
