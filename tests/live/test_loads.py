@@ -143,6 +143,35 @@ async def known_traffic(fleet: Fleet, kind: str) -> None:
             assert time.monotonic() < until_s, "what has stopped is still reported"
 
 
+def test_topics_that_only_plain_clients_use_are_reported_too(fleet: Fleet, kind: str) -> None:
+    asyncio.run(plain_traffic(fleet, kind))
+
+
+async def plain_traffic(fleet: Fleet, kind: str) -> None:
+    """Redis counts no messages by channel: the agent listens for a moment, and to a busy topic not even that."""
+    config = load_config(fleet.config)
+    crew = Crew()
+    async with asyncio.timeout(90), AsyncExitStack() as stack:
+        for topic, rate_hz in (("calm", 40.0), ("busy", 500.0)):
+            publish = await stack.enter_async_context(plain_client(config, kind, topic))
+            crew.start(pace(publish, rate_hz), topic)
+        until_s = time.monotonic() + 40
+        while True:
+            topics = await ask(fleet, "topic", "list")
+            rates = {name: topics[name]["publications_hz"] for name in ("calm", "busy") if name in topics}
+            if len(rates) == 2 and min(rates.values()) > 0:
+                break
+            assert time.monotonic() < until_s, rates
+        await crew.close()
+    calm, busy = topics["calm"], topics["busy"]
+    assert calm["publications_hz"] == near(40.0, 0.4)
+    assert (calm["subscribers"], calm["publishers"]) == (1, 1)
+    assert calm["bytes_in_per_s"] == near(1e3 * calm["publications_hz"], 0.1)
+    assert calm["bytes_out_per_s"] == near(calm["bytes_in_per_s"], 0.2)
+    if kind == "redis":
+        assert 0 < busy["publications_hz"] <= 251, "no more of it was heard"
+
+
 def test_counts_that_are_forged_or_absurd_change_nothing(fleet: Fleet, kind: str) -> None:
     assert kind in {"nats", "redis"}
     asyncio.run(forged_counts(fleet))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from nearcast.agent.analyzer import Analyzer, Users
 from nearcast.agent.counters import Counters
 from nearcast.agent.reporter import Reporter
+from nearcast.agent.sampler import Sampler, Sampling
 from nearcast.agent.survey import Survey
 from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
@@ -58,7 +59,8 @@ _FROM_COORDINATOR = Prepare | Tell | Release | Renew | RingChange
 class Agent:
     """`incarnation` must differ from every earlier one of the same broker: a random number below MOST_INCARNATIONS.
 
-    With an `analyzer`, what clients count is reported to the coordinator, with `counters` also what the server counts.
+    With an `analyzer`, what clients count is reported to the coordinator, with `counters` also what the server counts,
+    and with `sampling` what neither counts.
     `learn` is told where brokers are that came later, before `connect` is asked for them. With a `pace` it finds out
     where its broker is among the others and what the fleet's time is, and reports where the clients of topics are;
     `chance` then gives numbers between 0 and 1.
@@ -78,6 +80,7 @@ class Agent:
         rules: Rules = ALL_ON,
         analyzer: Analyzer | None = None,
         counters: Counters | None = None,
+        sampling: Sampling | None = None,
         learn: LearnAddresses = forget_addresses,
         pace: Pace | None = None,
         chance: Callable[[], float] = random.random,
@@ -99,7 +102,8 @@ class Agent:
         self._learn = learn
         self._reporter: Reporter | None = None
         if analyzer is not None:
-            self._reporter = Reporter(analyzer, counters, clock, users=self._users, say=self._report)
+            sampler = Sampler(broker, connect, clock, sampling) if sampling is not None else None
+            self._reporter = Reporter(analyzer, counters, clock, users=self._users, say=self._report, sampler=sampler)
         self._survey: Survey | None = None
         if pace is not None:
             self._survey = Survey(

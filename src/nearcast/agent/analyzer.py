@@ -1,11 +1,12 @@
 """The local load analyzer (Dynamoth, section III-A): what passed one broker, per topic and second.
 
-Nothing observes payloads. Clients count and say so once a second; the server's own counters give its bandwidth, and
-show who listens beside our clients. What clients said holds for twice as long as it covered, so that one who is late
-is not taken for silent; who stopped is seen to have stopped that much later.
+Clients count and say so once a second; the server's own counters give its bandwidth, and show who listens beside our
+clients. What clients said holds for twice as long as it covered, so that one who is late is not taken for silent; who
+stopped is seen to have stopped that much later. Where only plain clients use a topic and the server counts listeners
+and no messages, as Redis does, a sampler listens for a moment (`sampler.py`): an estimate, which holds for a while.
 
-Not promised: figures of topics that only plain clients use on Redis, which counts listeners and no messages by channel;
-plain publications on a topic that nobody listens to; plain subscriptions with wildcards. All of them are in the
+Not promised: that such an estimate is not old or, of a topic that is too busy to be listened to, more than a lower
+bound; plain publications on a topic that nobody listens to; plain subscriptions with wildcards. All of them are in the
 broker's bandwidth.
 """
 
@@ -81,6 +82,16 @@ class _Rates:
     until_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was heard of one topic, per second, and until when that is believed."""
+
+    topic: str
+    publications: float
+    bytes_in: float
+    until_s: float
+
+
 @dataclass(slots=True)
 class _Plain:
     """What plain subscribers of one topic get per second."""
@@ -105,6 +116,7 @@ class Analyzer:
         self._out_until_s = -math.inf
         self._listening: Listening | None = None
         self._plain: dict[str, _Plain] = {}
+        self._samples: dict[str, Sample] = {}
         self._excess: dict[str, float] = {}  # publications that nobody counted, as of the last report
 
     # What comes in
@@ -150,7 +162,22 @@ class Analyzer:
                     found.each.append((messages - messages_before) / seconds)
                     found.bytes_out += max(0.0, size_bytes - size_before) / seconds
 
+    def sampled(self, sample: Sample) -> None:
+        self._samples[sample.topic] = sample
+
     # What is made of it
+
+    def uncounted(self, users: Mapping[str, Users]) -> list[str]:
+        """Topics that only plain clients use and whose messages nobody counts, by name."""
+        heard = self._listening.topics if self._listening is not None else {}
+        nobody = Users()
+        return sorted(
+            topic
+            for topic in heard
+            if topic not in self._counts
+            and not (each := users.get(topic, nobody)).tapped
+            and self._not_ours(topic, len(each.subscribers)) > 0
+        )
 
     def report(self, now: float, at_s: float, users: Mapping[str, Users]) -> BrokerReport:
         """As of `now`, on the clock of what came in; dated `at_s`. Busiest topics first."""
@@ -186,6 +213,7 @@ class Analyzer:
                 del told[client]
             if not told:
                 del self._counts[topic]
+        self._samples = {topic: each for topic, each in self._samples.items() if now < each.until_s}
         if self._listening is not None and now >= self._listening.at_s + _KEPT_S:
             self._listening, self._plain = None, {}
 
@@ -198,6 +226,9 @@ class Analyzer:
         publications, bytes_in = sum(each.publications for each in rates), sum(each.bytes_in for each in rates)
         deliveries, bytes_out = sum(each.deliveries for each in rates), sum(each.bytes_out for each in rates)
         publishers = sum(each.publications > 0.0 for each in rates)
+        sample = self._samples.get(topic)
+        if sample is not None and not told and not users.tapped:
+            publications, bytes_in, publishers = sample.publications, sample.bytes_in, int(sample.publications > 0.0)
         ours = {*users.subscribers, *(client for client, each in told.items() if each.deliveries)}
         plain = self._plain.get(topic) or _Plain(self._not_ours(topic, len(ours) + users.tapped))
         size = _mean(bytes_out + plain.bytes_out, deliveries + sum(plain.each)) or _mean(bytes_in, publications)

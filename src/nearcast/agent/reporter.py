@@ -1,10 +1,11 @@
-"""The clockwork around the analyzer: asks the server for its counters, and reports once a second."""
+"""The clockwork around the analyzer: asks the server for its counters, samples, and reports once a second."""
 
 import contextlib
 from collections.abc import Callable, Mapping
 
 from nearcast.agent.analyzer import Analyzer, Users
 from nearcast.agent.counters import Counters
+from nearcast.agent.sampler import Sampler
 from nearcast.domain.errors import LinkDown
 from nearcast.domain.load import BrokerReport
 from nearcast.transport.clock import Clock
@@ -24,22 +25,26 @@ class Reporter:
         *,
         users: Callable[[], Mapping[str, Users]],
         say: Callable[[BrokerReport], None],
+        sampler: Sampler | None = None,
     ) -> None:
         self.analyzer = analyzer
         self._counters = counters
         self._clock = clock
         self._users = users
         self._say = say
+        self._sampler = sampler
 
     def start(self, crew: Crew) -> None:
         crew.start(self._report(), "reports")
         if self._counters is not None:
-            crew.start(self._poll(self._counters), "the server's counters")
+            crew.start(self._poll(self._counters, crew), "the server's counters")
 
     async def close(self) -> None:
         """After the crew has ended."""
         if self._counters is not None:
             await self._counters.close()
+        if self._sampler is not None:
+            await self._sampler.close()
 
     async def _report(self) -> None:
         clock = self._clock
@@ -47,8 +52,11 @@ class Reporter:
             await clock.sleep(_REPORT_S)
             self._say(self.analyzer.report(clock.now(), clock.wall(), self._users()))
 
-    async def _poll(self, counters: Counters) -> None:
-        """A server that does not answer is asked again: meanwhile what clients count is all there is."""
+    async def _poll(self, counters: Counters, crew: Crew) -> None:
+        """A server that does not answer is asked again: meanwhile what clients count is all there is.
+
+        Topics are sampled in between, never while listeners are counted: the sampler is one of them.
+        """
         clock = self._clock
         list_s = clock.now()
         while True:
@@ -57,4 +65,8 @@ class Reporter:
                 if (begun_s := clock.now()) >= list_s:
                     self.analyzer.listening(await counters.listening())
                     list_s = begun_s + max(_LIST_S, _COST * (clock.now() - begun_s)) - _REPORT_S / 2
-            await clock.sleep(_REPORT_S)
+            begun_s = clock.now()
+            if self._sampler is not None:
+                for sample in await self._sampler.sample(self.analyzer.uncounted(self._users()), crew):
+                    self.analyzer.sampled(sample)
+            await clock.sleep(max(0.0, begun_s + _REPORT_S - clock.now()))

@@ -10,6 +10,7 @@ import typer
 from nearcast.agent import Agent
 from nearcast.agent.analyzer import Analyzer
 from nearcast.agent.counters import counters_of
+from nearcast.agent.sampler import Sampling
 from nearcast.brokers.connect import connector
 from nearcast.cli.options import ConfigFile
 from nearcast.control.forwarder import MOST_INCARNATIONS
@@ -57,6 +58,7 @@ async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Eve
         timing=config.timing,
         analyzer=Analyzer(broker, at.out_bytes_per_s or math.inf, at.most) if config.counts else None,
         counters=counters_of(at, agent=name, clock=clock) if config.counts else None,
+        sampling=Sampling(config.sampled_topics, config.sampled_messages) if config.counts else None,
         learn=directory.learn,
         pace=AGENT_PACE if config.counts else None,
     )

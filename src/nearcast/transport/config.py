@@ -4,6 +4,8 @@ name = "drones"
 key_file = "key"                      # or NEARCAST_KEY: what control messages are signed with
 protocol = 1                          # optional: the version to write while older software is still in the fleet
 analyzer = false                      # optional: clients do not count, agents do not report
+sampled_topics = 4                    # optional: so many topics of plain clients an agent listens to at a time,
+sampled_messages = 250                # and to no more than so many messages of each in a second
 
 [control]
 url = "nats://127.0.0.1:4222"         # or NEARCAST_CONTROL_URL: the control bus and the store
@@ -52,6 +54,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -119,6 +122,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key_file: str | None = None
     protocol: int = NEWEST
     analyzer: bool = True
+    sampled_topics: Annotated[int, msgspec.Meta(ge=0)] = 4
+    sampled_messages: Annotated[int, msgspec.Meta(ge=1)] = 250
     way: tuple[_Way, ...] = ()
     tls: _Tls | None = None
     added: _Added = _Added()
@@ -166,6 +171,8 @@ class Config:
     access: Access = Access()
     provisioner: Path | None = None  # the socket on which servers can be asked for
     minimum: int = 1
+    sampled_topics: int = 4
+    sampled_messages: int = 250
 
     @property
     def counts(self) -> bool:
@@ -261,6 +268,8 @@ def load_config(path: Path | None = None) -> Config:
         Access(raw.added.user, os.environ.get("NEARCAST_ADDED_PASSWORD", raw.added.password)),
         socket,
         raw.provisioner.minimum,
+        raw.sampled_topics,
+        raw.sampled_messages,
     )
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from nearcast.agent.analyzer import Analyzer, Listeners, Listening, Totals, Users
+from nearcast.agent.analyzer import Analyzer, Listeners, Listening, Sample, Totals, Users
 from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.wire.loads import Counts, TopicCount
 
@@ -154,3 +154,28 @@ def test_clients_that_do_not_tell_at_the_same_instant_make_no_plain_publisher(ji
         analyzer.counted(published("p", 100), float(second))
         analyzer.counted(got("s", round(100 * (1 + late)), seconds=1 + late), second + 0.4)
         assert topic(analyzer, second + 0.5).publications == 100.0
+
+
+def test_topics_that_only_plain_clients_use_are_named_where_the_server_does_not_count_their_messages() -> None:
+    analyzer = Analyzer("b1")
+    heard = {name: Listeners(2) for name in ("theirs", "ours", "mixed", "moving", "told")} | {"nats": Listeners(1, {})}
+    analyzer.listening(Listening(0.0, heard))
+    analyzer.counted(published("p", 10, topic="told"), 0.0)
+    users = {
+        "ours": Users(frozenset({"s1", "s2"})),
+        "mixed": Users(frozenset({"s1"})),
+        "moving": Users(tapped=True),
+    }
+    assert analyzer.uncounted(users) == ["mixed", "theirs"]
+    analyzer.listening(Listening(1.0, heard, plain=False))
+    assert analyzer.uncounted({}) == []
+
+
+def test_what_was_sampled_counts_for_every_plain_listener_until_it_runs_out_or_somebody_counts() -> None:
+    analyzer = Analyzer("b1")
+    analyzer.listening(Listening(0.0, {"t": Listeners(3)}))
+    analyzer.sampled(Sample("t", 20.0, 2000.0, 10.0))
+    assert topic(analyzer, 1.0) == TopicLoad("t", 20.0, 60.0, 2000.0, 6000.0, 1, 3)
+    analyzer.counted(published("p", 5), 2.0)
+    assert topic(analyzer, 2.0).publications == 5.0
+    assert topic(analyzer, 10.0) == TopicLoad("t", 0.0, 0.0, 0.0, 0.0, 0, 3)

@@ -21,6 +21,7 @@ from nearcast.domain.route import Strategy
 from nearcast.fleet.cpu import used_s
 from nearcast.fleet.local import LocalSpec, launch
 from nearcast.fleet.supervisor import Supervisor
+from nearcast.lab.live.led import until_led
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.endpoint import NATS, REDIS
 
@@ -109,6 +110,7 @@ async def _measure(kind: str, rounds: int, seconds: float) -> list[Summary]:
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as name:
         async with Supervisor(Path(name)) as fleet:
             config = load_config(await launch(fleet, LocalSpec(sites=2, kind=kind, coordinators=1)))
+            await until_led(config, (_FROM, _TO))
             agent = fleet.child(f"agent-{_FROM}").pid
             connect = connector(config.endpoints(), name="bench")
             old, new = [await connect(broker, lambda _up: None) for broker in (_FROM, _TO)]
