@@ -71,7 +71,15 @@ times, positions = st.floats(0, 1e9), st.builds(Position, st.lists(st.floats(-1,
 st.register_type_strategy(
     Echo,
     st.builds(
-        Echo, names, numbers, times, st.floats(1e9, 1e10), positions, uncertainty_s=st.none() | times, peers=st.just(())
+        Echo,
+        names,
+        numbers,
+        times,
+        st.floats(1e9, 1e10),
+        positions,
+        uncertainty_s=st.none() | times,
+        peers=st.just(()),
+        wander_s=times,
     ),
 )
 st.register_type_strategy(Located, st.builds(Located, names, positions, *(st.none() | times,) * 2, names, times))

@@ -13,7 +13,7 @@ from nearcast.domain.whereabouts import BrokerPlace, TopicPlace, distance_s
 from nearcast.sim.deployment import BUS, Deployment, SimClient
 from nearcast.sim.loop import in_virtual_time
 from nearcast.sim.network import Network
-from tests.sim.conftest import TIMING
+from tests.sim.conftest import TIMING, Finish
 
 HERE_S = 0.0002  # one way between an agent and its own broker
 JITTER_S = 0.0003
@@ -90,7 +90,7 @@ async def test_agents_on_a_known_map_predict_each_others_round_trips() -> None:
 
 
 @in_virtual_time
-async def test_latencies_are_right_within_their_uncertainty_however_wrong_the_clocks_are() -> None:
+async def test_latencies_are_right_within_their_uncertainty_however_wrong_the_clocks_are(finish: Finish) -> None:
     fleet = start(skewed=True)
     sender, near, far = client(fleet, "sender", "b1"), client(fleet, "near", "b1"), client(fleet, "far", "b3")
     await fleet.sleep(3.0)
@@ -115,10 +115,11 @@ async def test_latencies_are_right_within_their_uncertainty_however_wrong_the_cl
     offsets_s = [each.clock_offset_s for each in places(fleet).values()]
     assert max(offsets_s) - min(offsets_s) > 0.5
     assert place.worst_s == pytest.approx(trip_s("b1", "b1") + trip_s("b3", "b1"), abs=0.001)
+    assert (await finish(fleet)).clean
 
 
 @in_virtual_time
-async def test_the_coordinator_soon_sees_that_a_mobile_client_moved() -> None:
+async def test_the_coordinator_soon_sees_that_a_mobile_client_moved(finish: Finish) -> None:
     fleet = start()
     await fleet.sleep(20.0)
     drone, leader = client(fleet, "drone", "b1", mobile=True), client(fleet, "leader", "b1", mobile=True)
@@ -145,10 +146,11 @@ async def test_the_coordinator_soon_sees_that_a_mobile_client_moved() -> None:
     nearest = min(places(fleet).values(), key=lambda each: predicted_s(drone_at, each))
     assert nearest.broker == "b3", "the drone is where its gateway is"
     await publishing
+    assert (await finish(fleet)).clean
 
 
 @in_virtual_time
-async def test_a_crashed_peer_and_a_partition_stop_nothing() -> None:
+async def test_a_crashed_peer_and_a_partition_stop_nothing(finish: Finish) -> None:
     fleet = start()
     sender, receiver = client(fleet, "sender", "b0"), client(fleet, "receiver", "b1")
     await fleet.sleep(3.0)
@@ -170,3 +172,27 @@ async def test_a_crashed_peer_and_a_partition_stop_nothing() -> None:
     await fleet.sleep(20.0)
     assert victim in places(fleet)
     await publishing
+    result = await finish(fleet)
+    assert result.honest
+    assert result.delivered > 1900
+
+
+@in_virtual_time
+async def test_another_leader_goes_on_with_the_fleets_time() -> None:
+    fleet = start(skewed=True)
+    fleet.start_coordinator("c1")
+    put(fleet, "c1", "b3")
+    sender = client(fleet, "sender", "b1")
+    await fleet.sleep(3.0)
+    await publish(fleet, sender, 20.0, rate_hz=5.0)
+    walls_s = [fleet.network.processes[name].clock.wall() for name in ("c0", "c1")]
+    assert abs(walls_s[0] - walls_s[1]) > 0.5, "their own clocks are far apart"
+    before_s = sender.client.time_ns() / 1e9 - fleet.now
+    await fleet.crash_coordinator("c0")
+    await publish(fleet, sender, 40.0, rate_hz=5.0)
+    leader = fleet.leader
+    assert leader is not None
+    assert leader.name == "c1"
+    assert sender.client._time.term == leader.term
+    # Late by the shortest way of what was overheard, some 30 ms each; and clocks drift.
+    assert abs(sender.client.time_ns() / 1e9 - fleet.now - before_s) < 0.1

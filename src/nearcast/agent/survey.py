@@ -93,6 +93,7 @@ class Survey:
             time.uncertainty_s(now),
             peers,
             tuple((each, self._book[each]) for each in peers if each in self._book),
+            time.wander_s(now),
         )
 
     def located(self, message: Located) -> None:

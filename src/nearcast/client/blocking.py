@@ -54,12 +54,14 @@ class _LoopThread:
 class BlockingClient:
     """Use as `with BlockingClient(...) as client`, or call `close()`. May be shared by threads."""
 
-    def __init__(self, config: Config | Path | None = None, *, name: str = "", site: str = "") -> None:
+    def __init__(
+        self, config: Config | Path | None = None, *, name: str = "", site: str = "", gateway: str = ""
+    ) -> None:
         """As `open_client`."""
         self._thread = _LoopThread()
         try:
             self._client: Client = self._thread.call(
-                lambda: _at_once(lambda: open_client(config, name=name, site=site))
+                lambda: _at_once(lambda: open_client(config, name=name, site=site, gateway=gateway))
             )
         except BaseException:
             self._thread.close()
@@ -90,6 +92,10 @@ class BlockingClient:
             lambda: self._client.subscribe(topic, on_report=on_report, buffer=buffer, overflow=overflow)
         )
         return BlockingSubscription(subscription, self._thread)
+
+    def set_gateway(self, broker: str) -> None:
+        """As `Client.set_gateway`."""
+        self._thread.call(lambda: _at_once(lambda: self._client.set_gateway(broker)))
 
     def close(self) -> None:
         """Says goodbye, hands over what was published, and ends; who waits for a message is let go."""

@@ -39,13 +39,14 @@ class FleetTime:
     """`ahead_s` is what to add to `now`. `mark` is 1 when that gives the fleet's time, and 0 while it gives the wall
     clock's: a send time with this as its last bit says which of them it is."""
 
-    __slots__ = ("_readings", "ahead_s", "mark", "surest")
+    __slots__ = ("_jumps", "_readings", "ahead_s", "mark", "surest")
 
     def __init__(self) -> None:
         self.ahead_s = 0.0
         self.mark = 0
         self.surest: Reading | None = None
         self._readings: deque[Reading] = deque(maxlen=_KEPT)
+        self._jumps: deque[tuple[float, float]] = deque(maxlen=_KEPT)  # when, and by how much
 
     @property
     def term(self) -> int:
@@ -60,13 +61,21 @@ class FleetTime:
         now = reading.at_s
         self._readings.append(reading)
         lately = [each for each in self._readings if each.at_s > now - _KEPT_S]
-        self.surest = min(lately, key=lambda each: each.uncertainty_s + each.aged_s(now))
+        before, self.surest = self.surest, min(lately, key=lambda each: each.uncertainty_s + each.aged_s(now))
         self.ahead_s, self.mark = self.surest.ahead_s, 1
+        if before is not None and before is not self.surest:
+            drifted_s = DRIFT * abs(self.surest.at_s - before.at_s)
+            self._jumps.append((now, max(0.0, abs(self.surest.ahead_s - before.ahead_s) - drifted_s)))
 
     def unknown(self, wall_ahead_s: float) -> None:
         """By the wall clock, which is so much ahead of `now`, for as long as nothing was read."""
         if not self.mark:
             self.ahead_s = wall_ahead_s
+
+    def wander_s(self, now: float) -> float:
+        """By how much it may differ from what we told others lately, beyond what clocks drift: not by what we know of
+        the leader's clock, which is wrong for all of them alike."""
+        return sum(by_s for at_s, by_s in self._jumps if at_s > now - _KEPT_S)
 
     def uncertainty_s(self, now: float) -> float | None:
         """None while nothing was read."""

@@ -179,9 +179,9 @@ class Whereabouts:
         if broker == self.gateway:
             self._access_s = median(peer.rtts_s)
         if message.uncertainty_s is not None:
-            near_s = rtt_s / 2.0
-            told_s = message.uncertainty_s
-            self.time.take(Reading(now, ahead_s, told_s + near_s, near_s, broker, message.term))
+            half_s, told_s = rtt_s / 2.0, message.uncertainty_s
+            near_s = half_s + message.wander_s
+            self.time.take(Reading(now, ahead_s, told_s + half_s, near_s, broker, message.term))
         for each in message.peers:
             if each not in self._peers and each not in self._ring and each != self._broker:
                 self._peers[each] = _Peer(now)

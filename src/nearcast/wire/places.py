@@ -45,6 +45,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
 class Echo(msgspec.Struct, frozen=True, tag=True):
     """The answer. Times are the fleet's as of `term`, give or take `uncertainty_s`; None: the agent's own clock.
 
+    `wander_s`: by how much they may differ from what this agent told others in the last two minutes.
     `peers`: a few other brokers, with `addresses` of those that came later than the files which processes have.
     """
 
@@ -57,12 +58,15 @@ class Echo(msgspec.Struct, frozen=True, tag=True):
     uncertainty_s: float | None = None
     peers: tuple[str, ...] = ()
     addresses: Addresses = ()
+    wander_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not -math.inf < self.received_s <= self.answered_s < math.inf:
             raise ValueError(f"received at {self.received_s} s, answered at {self.answered_s} s")
         if self.uncertainty_s is not None and not 0.0 <= self.uncertainty_s < math.inf:
             raise ValueError(f"an uncertainty of {self.uncertainty_s} s")
+        if not 0.0 <= self.wander_s < math.inf:
+            raise ValueError(f"a time that wanders by {self.wander_s} s")
         if len(self.peers) > MOST_PEERS:
             raise ValueError(f"{len(self.peers)} peers in one message; at most {MOST_PEERS}")
 

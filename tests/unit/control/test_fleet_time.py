@@ -53,3 +53,13 @@ def test_the_wall_clock_serves_only_until_something_was_read() -> None:
     time.take(Reading(0.0, 100.0, 0.001))
     time.unknown(60.0)
     assert (time.ahead_s, time.mark) == (100.0, 1)
+
+
+def test_a_better_reading_makes_time_wander_by_what_it_corrects_and_drift_does_not() -> None:
+    time = FleetTime()
+    time.take(Reading(0.0, 100.0, 0.010))
+    time.take(Reading(100.0, 100.0 + 99 * DRIFT, 0.010))
+    assert time.wander_s(100.0) == 0.0
+    time.take(Reading(101.0, 100.008 + 100 * DRIFT, 0.001))
+    assert time.wander_s(101.0) == pytest.approx(0.008)
+    assert time.wander_s(300.0) == 0.0
