@@ -16,7 +16,7 @@ from nearcast.coordinator.decisions import SETTLED_S
 from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.records import Records
 from nearcast.domain.decision import Decision
-from nearcast.domain.errors import ConfigError
+from nearcast.domain.errors import ConfigError, MoveRefused
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.route import Strategy
 from nearcast.domain.slo import Slo
@@ -272,6 +272,30 @@ async def test_what_cannot_be_promised_is_refused_with_the_reason(start_fleet: S
         Crowd(fleet, {"t": 95.0}).report()
         shown = await operator.rebalance("plan", policy="all-pairs")
         assert "It is for the lab; a fleet has 'epulsar'" in shown.refused
+
+
+@in_virtual_time
+async def test_a_topic_that_leaves_a_broker_to_be_drained_is_explained_and_a_refused_order_is_too(
+    start_fleet: StartFleet,
+) -> None:
+    fleet = await promised(start_fleet, LoopSettings())
+    assert fleet.leader is not None
+    async with operator_of(fleet) as operator:
+        await operator.move("t", Strategy.SINGLE, ("b0",))
+        with pytest.raises(MoveRefused):
+            await operator.move("t", Strategy.SINGLE, ("b9",))
+        await fleet.sleep(30.0)
+        await operator.broker("drain", "b0")
+    await fleet.sleep(30.0)
+    moved, refused, drained = await decisions(fleet, "t")
+    assert (moved.brokers, moved.refused) == (("b0",), "")
+    assert moved.done_s is not None
+    assert (refused.brokers, refused.told_s) == (("b9",), None)
+    assert "'b9' has no agent" in refused.refused
+    assert (drained.policy, drained.reason) == ("drain", "broker 'b0' is being drained")
+    assert drained.was_brokers == ("b0",)
+    assert drained.brokers[0] in {"b1", "b2"}
+    assert drained.told_s is not None
 
 
 @in_virtual_time

@@ -365,6 +365,7 @@ class Brokers:
             if not brokers:
                 raise MoveRefused(f"topic {topic!r} finds no other broker than {name!r}")
             leader.begin(topic, route.strategy, brokers)
+            leader.drained(topic, brokers, route, f"broker {name!r} is being drained")
             routes.update(brokers)
 
     async def _rejoin(self, record: BrokerRecord) -> None:

@@ -22,7 +22,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers, Fleet
-from nearcast.coordinator.decisions import Decisions
+from nearcast.coordinator.decisions import Decisions, Why
 from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.orders import Orders
@@ -33,6 +33,7 @@ from nearcast.coordinator.records import Records
 from nearcast.coordinator.reports import Reports
 from nearcast.coordinator.rings import RingChanges
 from nearcast.domain.broker import Book, addresses_in
+from nearcast.domain.decision import DRAINING
 from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown, StoreError
 from nearcast.domain.log import TopicLog
 from nearcast.domain.placing import places_of
@@ -262,6 +263,10 @@ class Coordinator:
         """Brokers that have not reported lately, and whose agent has not been given up."""
         heard = {report.broker for report in self.reports.fresh(self._clock.now())}
         return [broker for broker in self.brokers.present if broker not in heard and not self.agents.away(broker)]
+
+    def drained(self, topic: str, brokers: tuple[str, ...], was: Route, reason: str) -> None:
+        """Notes why the topic moves, which no policy wanted and no operator asked for by its name."""
+        self.decisions.begun(topic, was.strategy, brokers, Why(DRAINING, reason), was)
 
     def movable(self, topic: str) -> bool:
         move = self.moves.get(topic)
@@ -513,7 +518,7 @@ class Coordinator:
                 continue
             if self._on_move is not None:
                 self._on_move(record.topic, record.newest.epoch, record.phase)
-            self.decisions.moved(record.topic, record.newest.epoch, record.phase)
+            self.decisions.moved(record)
             self._saved(move, record.topic)
             return
 

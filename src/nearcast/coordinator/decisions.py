@@ -68,6 +68,7 @@ class _Open:
     decision: Decision
     begun_s: float
     told_s: float | None = None
+    awaited: bool = False  # whoever began it says when clients are told
 
 
 class Decisions:
@@ -85,20 +86,47 @@ class Decisions:
         self, topic: str, strategy: Strategy, brokers: tuple[str, ...], why: Why, *, eager: bool = True
     ) -> int:
         """Moves the topic as the leader does, and raises what it raises."""
-        opened = self._begun(topic, strategy, brokers, why)
+        before = self._open.get(topic)
+        opened = self.begun(topic, strategy, brokers, why, self._route(topic))
+        opened.awaited = True
         try:
             epoch = await self._leader.move(topic, strategy, brokers, eager=eager)
         except LeaseLost:
             raise  # the next leader goes on with it
         except NearcastError as error:
-            self._open.pop(topic, None)
+            if self._open.get(topic) is opened:
+                del self._open[topic]
+                if before is not None:  # which is under way, and may be why
+                    self._open[topic] = before
             self._write(replace(opened.decision, refused=str(error)))
             raise
-        opened.told_s = self._clock.now()
-        took_s = round(opened.told_s - opened.begun_s, 4)
-        opened.decision = replace(opened.decision, epoch=epoch, told_s=took_s)
-        self._write(opened.decision)
+        self._told(opened, epoch)
         return epoch
+
+    def begun(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], why: Why, was: Route) -> _Open:
+        """Notes a move that begins; `was` is where the topic was."""
+        self._count += 1
+        now = self._clock.now()
+        slo = self._leader.promises.slos.get(topic)
+        places = [place for _, place, _ in self._leader.places.of(topic, now)]
+        decision = Decision(
+            f"{self._leader.term or 0}.{self._count}",
+            topic,
+            round(self._clock.wall(), 3),
+            why.policy,
+            why.plan,
+            why.reason,
+            strategy,
+            brokers,
+            was.strategy,
+            was.brokers,
+            str(slo or ""),
+            why.forecast or _forecast(places, self._leader.places.brokers(now), slo, brokers),
+            measured(places, _percentile(slo)),
+        )
+        self._open[topic] = opened = _Open(decision, now)
+        self._write(decision)
+        return opened
 
     def taken_over(self, records: list[TopicRecord]) -> None:
         """Moves that an earlier leader decided on, and that are not over."""
@@ -111,14 +139,18 @@ class Decisions:
         """Another leads, and sees to what is open."""
         self._open.clear()
 
-    def moved(self, topic: str, epoch: int, phase: Phase) -> None:
-        """A phase of a move was written."""
-        opened = self._open.get(topic)
-        if opened is not None and phase is Phase.DONE and opened.decision.epoch == epoch:
+    def moved(self, record: TopicRecord) -> None:
+        """A phase of a move was written. One that nobody waits for is told when that is written."""
+        opened = self._open.get(record.topic)
+        if opened is None or opened.decision.brokers != record.newest.brokers:
+            return
+        if record.phase is Phase.TOLD and opened.told_s is None and not opened.awaited:
+            self._told(opened, record.newest.epoch)
+        elif record.phase is Phase.DONE and opened.decision.epoch == record.newest.epoch:
             took_s = round(self._clock.now() - opened.begun_s, 4)
             opened.decision = replace(opened.decision, done_s=took_s)
             self._write(opened.decision)
-            self._close(topic, opened)
+            self._close(record.topic, opened)
 
     def heard(self, place: BrokerPlace) -> None:
         """What an agent measured: of topics that moved there and have settled, it is what came of the decision."""
@@ -138,30 +170,11 @@ class Decisions:
 
     # Within
 
-    def _begun(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], why: Why) -> _Open:
-        self._count += 1
-        now = self._clock.now()
-        slo = self._leader.promises.slos.get(topic)
-        places = [place for _, place, _ in self._leader.places.of(topic, now)]
-        was = self._route(topic)
-        decision = Decision(
-            f"{self._leader.term or 0}.{self._count}",
-            topic,
-            round(self._clock.wall(), 3),
-            why.policy,
-            why.plan,
-            why.reason,
-            strategy,
-            brokers,
-            was.strategy,
-            was.brokers,
-            str(slo or ""),
-            why.forecast or _forecast(places, self._leader.places.brokers(now), slo, brokers),
-            measured(places, _percentile(slo)),
-        )
-        self._open[topic] = opened = _Open(decision, now)
-        self._write(decision)
-        return opened
+    def _told(self, opened: _Open, epoch: int) -> None:
+        opened.told_s = self._clock.now()
+        took_s = round(opened.told_s - opened.begun_s, 4)
+        opened.decision = replace(opened.decision, epoch=epoch, told_s=took_s)
+        self._write(opened.decision)
 
     def _route(self, topic: str) -> Route:
         move = self._leader.moves.get(topic)

@@ -12,7 +12,7 @@ from nearcast.coordinator.records import Records
 from nearcast.domain.broker import Book
 from nearcast.domain.log import TopicLog
 from nearcast.domain.ring import Ring
-from nearcast.domain.route import Strategy
+from nearcast.domain.route import Route, Strategy
 from nearcast.wire.control import ToAgent
 
 
@@ -58,6 +58,10 @@ class Leader(Protocol):
         log: TopicLog | None = None,
     ) -> int:
         """Raises MoveRefused or LeaseLost."""
+        ...
+
+    def drained(self, topic: str, brokers: tuple[str, ...], was: Route, reason: str) -> None:
+        """Notes why the topic moves, which no policy wanted and no operator asked for by its name."""
         ...
 
     async def change_ring(self, brokers: tuple[str, ...]) -> None: ...

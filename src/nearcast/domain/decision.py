@@ -13,6 +13,9 @@ MOST_DECISIONS = 16
 OPERATOR = "operator"
 """In place of a policy's name: a move that somebody asked for."""
 
+DRAINING = "drain"
+"""Likewise: the topic's broker is to be emptied."""
+
 _NOTHING = Forecast()
 
 
@@ -65,6 +68,9 @@ class Decision:
 
 
 def merged(known: tuple[Decision, ...], newer: tuple[Decision, ...]) -> tuple[Decision, ...]:
-    """By time, the newest `MOST_DECISIONS`; one that is in both is as `newer` has it."""
+    """By time, the newest `MOST_DECISIONS`, those that were refused going first; one in both is as `newer` has it."""
     by_id = {each.id: each for each in (*known, *newer)}
-    return tuple(sorted(by_id.values(), key=lambda each: (each.at_s, each.id))[-MOST_DECISIONS:])
+    found = sorted(by_id.values(), key=lambda each: (each.at_s, each.id))
+    while len(found) > MOST_DECISIONS:
+        found.remove(next((each for each in found if each.refused), found[0]))
+    return tuple(found)

@@ -23,6 +23,12 @@ def test_only_the_newest_are_kept() -> None:
     assert kept == many[-MOST_DECISIONS:]
 
 
+def test_a_move_that_is_refused_again_and_again_hides_none_that_was_made() -> None:
+    refused = tuple(replace(ONE, id=f"2.{at}", at_s=200.0 + at, refused="no") for at in range(40))
+    kept = merged((ONE,), refused)
+    assert kept == (ONE, *refused[-MOST_DECISIONS + 1 :])
+
+
 def test_a_move_for_load_is_told_without_a_promise() -> None:
     lines = explained(replace(ONE, told_s=0.123, done_s=21.5))
     assert lines[1:] == [
