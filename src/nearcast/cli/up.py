@@ -14,8 +14,11 @@ from nearcast.cli.options import AsJson
 from nearcast.cli.output import print_json
 from nearcast.fleet.local import LocalSpec, launch, launch_own, renting_for
 from nearcast.fleet.supervisor import Supervisor
+from nearcast.policies.registry import policy_named
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run_until_stopped
+
+_EVERY_S = 5.0
 
 
 def start_fleet(
@@ -46,6 +49,10 @@ def start_fleet(
         int | None,
         typer.Option(min=1, max=5, help="How many NATS servers per site, which keep persistent topics together."),
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Let the leader plan by itself, every 5 s, with this policy; epulsar keeps promises."),
+    ] = None,
     coordinators: Annotated[int, typer.Option(min=1, max=5, help="How many coordinators; one leads.")] = 2,
     as_json: AsJson = False,
 ) -> None:
@@ -54,6 +61,8 @@ def start_fleet(
     Other commands find the configuration in ./.nearcast, or by --config.
     """
     renting: Callable[[Supervisor], AbstractAsyncContextManager[object]] = _not_renting
+    if policy is not None:
+        policy_named(policy)
     if config is None:
         hop_s = (delay_ms or 0.0) / 1e3
         spec = LocalSpec(
@@ -65,6 +74,7 @@ def start_fleet(
             out_bytes_per_s=capacity,
             rents=True,
             cluster=cluster or 1,
+            rebalance={} if policy is None else {"policy": policy, "every_s": _EVERY_S},
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
@@ -74,6 +84,7 @@ def start_fleet(
             "--delay": delay_ms,
             "--capacity": capacity,
             "--cluster": cluster,
+            "--policy": policy,
         }
         for option, given in ours.items():
             if given is not None:

@@ -66,6 +66,8 @@ from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.domain.ring import Ring
 from nearcast.domain.snapshot import RESOURCES
+from nearcast.policies.epulsar import ALL_PAIRS
+from nearcast.policies.epulsar import NAME as EPULSAR
 from nearcast.policies.settings import Settings
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.wire.dialect import NEWEST, Dialect
@@ -383,6 +385,11 @@ def _loop(raw: _File, path: Path) -> LoopSettings:
     for key in raw.rebalance:
         if key not in known:
             raise ConfigError(f"{path}: rebalance.{key} is not known; one of {', '.join(sorted(known))}")
+    if raw.rebalance.get("policy") == ALL_PAIRS:
+        raise ConfigError(
+            f"{path}: rebalance.policy is {ALL_PAIRS!r}, which needs the place of every client, as no fleet reports:"
+            f" it is for the lab; {EPULSAR!r} does with the middles"
+        )
     try:
         given = {key: value for key, value in raw.rebalance.items() if key in own}
         settings = {key: value for key, value in raw.rebalance.items() if key not in own}
