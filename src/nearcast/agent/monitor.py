@@ -54,8 +54,7 @@ class Monitor:
         if before is None:
             return True
         was_s, is_s = before.from_s(here), is_now.from_s(here)
-        moved_s = max(abs(is_s - was_s), along_s(before.at, is_now.at) + abs(before.at.height - is_now.at.height))
-        return moved_s > max(_MUCH_S, _MUCH * was_s)
+        return max(abs(is_s - was_s), _went_s(before.at, is_now.at)) > max(_MUCH_S, _MUCH * was_s)
 
     def counted(self, counts: Counts, now: float) -> None:
         slot = int(now)
@@ -124,3 +123,18 @@ def _middle(spots: list[Spot]) -> Spot | None:
         return None
     columns = zip(*(each.vec for each in spots), strict=True)
     return Spot(tuple(sum(column) / len(spots) for column in columns), sum(each.height for each in spots) / len(spots))
+
+
+def differs(one: TopicPlace, other: TopicPlace) -> bool:
+    """Whether the topic's clients, taken together, are somewhere else, by much."""
+    changed_s = max(abs(one.worst_s - other.worst_s), abs(one.deviation_s - other.deviation_s))
+    for now, before in ((one.publishers, other.publishers), (one.subscribers, other.subscribers)):
+        if (now is None) != (before is None):
+            return True
+        if now is not None and before is not None:
+            changed_s = max(changed_s, _went_s(before, now))
+    return changed_s > max(_MUCH_S, _MUCH * other.worst_s)
+
+
+def _went_s(before: Spot, now: Spot) -> float:
+    return along_s(before, now) + abs(before.height - now.height)

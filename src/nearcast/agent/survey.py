@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from nearcast.agent.analyzer import Users
-from nearcast.agent.monitor import Monitor
+from nearcast.agent.monitor import Monitor, differs
 from nearcast.brokers.link import Connect, LearnAddresses
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.fleet_time import FleetTime, Reading
@@ -24,6 +24,7 @@ from nearcast.wire.rejects import Rejects
 
 PLACE_S = 5.0
 _SOON_S = 0.2  # what has changed by much is put together for so long
+_REST_S = 1.0  # from one report of changes to the next
 _MOST_ADDRESSES = 1000
 
 
@@ -65,6 +66,8 @@ class Survey:
         self._place_s = clock.now() + 1.0  # when all topics are told next
         self._soon_s: float | None = None  # when those of clients that moved are
         self._moved: dict[str, None] = {}
+        self._rest_s = clock.now()  # until when nothing more is told of changes
+        self._told: dict[str, TopicPlace] = {}  # what was last told of each topic
         self._alarm = Alarm(clock, self._tick)
 
     def start(self) -> None:
@@ -101,7 +104,7 @@ class Survey:
         if self.monitor.located(message, self._here(), now):
             self._moved[message.client] = None
             if self._soon_s is None:
-                self._soon_s = now + _SOON_S
+                self._soon_s = max(now + _SOON_S, self._rest_s)
                 self._alarm.set(min(self._soon_s, self.machine.wake_s(now)))
 
     def counted(self, counts: Counts) -> None:
@@ -165,17 +168,25 @@ class Survey:
         self._forget_moved()
         self._round += 1
         topics = self.monitor.topics(self._here(), self._users(), now)
+        self._told = {each.topic: each for each in topics}
         parts = [topics[first : first + MOST_PLACED] for first in range(0, len(topics), MOST_PLACED)] or [[]]
         for part in parts:
             self._say(Placed(self._place(part, now), self._round, len(parts)))
 
     def _report_moved(self, now: float) -> None:
-        """The topics of clients that are somewhere else than they were; what does not fit comes with the next round."""
+        """The topics that are seen elsewhere, now that clients are; what does not fit comes with the next round.
+
+        A crowd of clients whose round trips are noisy makes no more of them than a few do: what is said stays the same.
+        """
         moved = self._moved.keys()
         users = {topic: each for topic, each in self._users().items() if moved & (each.publishers | each.subscribers)}
         self._forget_moved()
-        topics = self.monitor.topics(self._here(), users, now)[:MOST_PLACED]
+        found = self.monitor.topics(self._here(), users, now)
+        topics = [each for each in found if each.topic not in self._told or differs(each, self._told[each.topic])]
+        topics = topics[:MOST_PLACED]
+        self._told.update((each.topic, each) for each in topics)
         if topics:
+            self._rest_s = now + _REST_S
             self._say(Placed(self._place(topics, now), self._round, 0))
 
     def _forget_moved(self) -> None:

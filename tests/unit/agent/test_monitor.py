@@ -1,16 +1,18 @@
 """What an agent makes of where its clients are: the paper's arithmetic, whatever their number."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from nearcast.agent.analyzer import Users
-from nearcast.agent.monitor import KEPT_S, WINDOW_S, Monitor
+from nearcast.agent.monitor import KEPT_S, WINDOW_S, Monitor, differs
 from nearcast.control.whereabouts import spot_of
 from nearcast.coords.coordinate import HEIGHT_MIN_S, Coordinate
 from nearcast.domain.places import Clients, Spots, gathered
 from nearcast.domain.sketch import bucket_of, flat
+from nearcast.domain.whereabouts import Spot, TopicPlace
 from nearcast.wire.loads import Counts, TopicCount
 from nearcast.wire.places import Located, Position
 
@@ -105,3 +107,14 @@ def test_clients_with_the_time_of_one_agent_share_its_error() -> None:
         (found,) = monitor.topics(HERE, users(publish=("a",), subscribe=("b",)), 1.0)
         assert found.latencies is not None
         assert found.latencies.uncertainty_s == pytest.approx(uncertainty_s)
+
+
+def test_a_topic_is_news_when_its_clients_together_are_elsewhere() -> None:
+    here, there = Spot((0.01, 0.0), 0.001), Spot((0.03, 0.0), 0.001)
+    one = TopicPlace("t", here, here, 0.001, 0.02)
+    assert not differs(one, one)
+    assert not differs(replace(one, worst_s=0.0215), one), "less than a tenth, or 2 ms"
+    assert differs(replace(one, worst_s=0.03), one)
+    assert differs(replace(one, deviation_s=0.01), one)
+    assert differs(replace(one, subscribers=there), one), "as far away as before, on another side"
+    assert differs(replace(one, publishers=None), one)
