@@ -25,11 +25,13 @@ _QUICK_TOPICS = (4, 16)
 _QUICK_CLIENTS = (2, 8, 32)
 _QUICK_ROUNDS = 1
 
-FLAT = Expectation("EP-5", "bytes of reports with the most clients per topic, over the fewest; the most", "< 1.1")
+FLAT = Expectation(
+    "EP-5", "bytes of agents' reports with the most clients per topic, over the fewest; the most", "< 1.1"
+)
 LINEAR = Expectation(
     "EP-5", "R2 of a line through the bytes of every client's place over clients; the least", ">= 0.99"
 )
-MORE = Expectation("EP-5", "bytes with every client's place, over ours, with the most clients; the least", "> 1")
+MORE = Expectation("EP-5", "bytes with every client's place, over all of ours, with the most clients; the least", "> 1")
 
 
 def _measure(settings: RunSettings, progress: Progress) -> Outcome:
@@ -41,12 +43,15 @@ def _measure(settings: RunSettings, progress: Progress) -> Outcome:
         claims=(
             FLAT.judge(round(max(told(mine[-1]) / told(mine[0]) for mine in by_topics), 3)),
             LINEAR.judge(round(min(map(_straight, by_topics)), 4)),
-            MORE.judge(round(min(every(mine[-1]) / told(mine[-1]) for mine in by_topics), 2)),
+            MORE.judge(round(min(every(mine[-1]) / _all_of_ours(mine[-1]) for mine in by_topics), 2)),
         ),
         metrics={
             "reports_of_load_every_s": 1,
             "reports_of_places_every_s": 5,
-            "most_bytes_per_s": {"ours": round(max(map(told, found))), "every_client": round(max(map(every, found)))},
+            "most_bytes_per_s": {
+                "ours": round(max(map(_all_of_ours, found))),
+                "every_client": round(max(map(every, found))),
+            },
         },
         tables={
             "traffic": Table(
@@ -66,13 +71,18 @@ def _measure(settings: RunSettings, progress: Progress) -> Outcome:
 
 
 def told(traffic: Traffic) -> float:
-    """All that our agents say, in bytes a second."""
-    return traffic.load_bytes_per_s + traffic.place_bytes_per_s + traffic.change_bytes_per_s
+    """What our agents say at their intervals, in bytes a second."""
+    return traffic.load_bytes_per_s + traffic.place_bytes_per_s
 
 
 def every(traffic: Traffic) -> float:
     """What they would say with every client's place instead of middles."""
     return traffic.load_bytes_per_s + traffic.every_bytes_per_s
+
+
+def _all_of_ours(traffic: Traffic) -> float:
+    """Also what is said between the intervals, when clients are seen elsewhere: as often as they move, and as noise."""
+    return told(traffic) + traffic.change_bytes_per_s
 
 
 def _order(traffic: Traffic) -> tuple[int, int]:

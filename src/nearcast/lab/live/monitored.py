@@ -17,7 +17,7 @@ import msgspec
 
 from nearcast.brokers.connect import connector
 from nearcast.brokers.link import Link
-from nearcast.control.whereabouts import CLIENT_PACE, coordinate_of, spot_of
+from nearcast.control.whereabouts import coordinate_of, spot_of
 from nearcast.domain.errors import FleetError
 from nearcast.domain.route import Strategy
 from nearcast.domain.whereabouts import Spot
@@ -34,9 +34,9 @@ from nearcast.wire.loads import Load
 from nearcast.wire.places import Located, Placed
 
 _RATE_HZ = 0.5  # messages of each topic
-_PUBLISHER = "client0"
 _LOOK_S = 0.1
 _END_S = 20.0
+_SETTLE_S = 10.0  # clients that are new measure often, and say where they are when they know better
 _WAIT_S = 90.0
 
 
@@ -136,7 +136,8 @@ class _Run:
                 await link.subscribe(AGENT_SUBJECT, partial(self._told, server))
         for count in clients:
             await self._start_clients(count)
-        await asyncio.sleep(CLIENT_PACE.firsts * CLIENT_PACE.first_s)
+        await self._until(self._all_known, "every client's place was reported")
+        await asyncio.sleep(_SETTLE_S)
 
     async def close(self) -> None:
         for worker in self._workers.values():
@@ -147,20 +148,20 @@ class _Run:
     # Clients
 
     async def keep(self, count: int) -> None:
-        """Clients beyond so many leave. Returns when agents have reported of exactly those that stay."""
+        """Clients beyond so many leave."""
         for those in [those for those in self._workers if those > count]:
             await self._workers.pop(those).stop(_END_S)
         self._clients = count
+        here = {_name(number) for number in range(count)}
         for heard in self._heard.values():
-            heard.places.clear()
-        await self._until(self._all_known, "every client's place was reported")
+            heard.places = {client: spot for client, spot in heard.places.items() if client in here}
 
     async def _start_clients(self, count: int) -> None:
         """As many as are missing. The first of all publishes on all topics; everyone listens to all."""
         topics = tuple(topic for each in self._topics.values() for topic in each)
-        specs = tuple(ClientSpec(f"client{number}", topics) for number in range(self._clients, count))
+        specs = tuple(ClientSpec(_name(number), topics) for number in range(self._clients, count))
         if not self._clients:
-            specs = (ClientSpec(_PUBLISHER, topics, topics, _RATE_HZ * len(topics)), *specs[1:])
+            specs = (ClientSpec(_name(0), topics, topics, _RATE_HZ * len(topics)), *specs[1:])
         name = f"clients-{count}"
         journal, file = self._state / f"{name}.journal", self._state / f"{name}.json"
         first = 1 + self._clients * len(topics)
@@ -215,7 +216,7 @@ class _Run:
             self._heard[broker].places[message.client] = spot_of(coordinate_of(message.at))
 
     def _every_bytes(self, broker: str, at: Spot, heard: _Heard) -> int:
-        publishers = tuple(spot for client, spot in heard.places.items() if client == _PUBLISHER)
+        publishers = tuple(spot for client, spot in heard.places.items() if client == _name(0))
         subscribers = tuple(heard.places.values())
         every = EveryPlace(broker, at, tuple((topic, publishers, subscribers) for topic in self._topics[broker]))
         return 1 + SIGNATURE_BYTES + len(msgspec.msgpack.encode(every))
@@ -226,3 +227,7 @@ class _Run:
             if time.monotonic() > deadline_s:
                 raise FleetError(f"it took more than {_WAIT_S:g} s until {what}")
             await asyncio.sleep(_LOOK_S)
+
+
+def _name(client: int) -> str:
+    return f"client{client}"
