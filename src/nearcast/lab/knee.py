@@ -47,9 +47,10 @@ def rising(values: ArrayLike) -> NDArray[np.float64]:
 def knee(at: ArrayLike, values: ArrayLike) -> float | None:
     """Where values that rise with `at` leave the floor: the point farthest below the chord (Kneedle).
 
-    By the logarithm of the values, smoothed so that they never fall. None where there is no such point, or too few.
+    By the logarithms of both, so that a ceiling far above does not hide the floor, and smoothed so that the values
+    never fall. None where there is no such point, or too few. All must be more than 0.
     """
-    x, y = np.asarray(at, dtype=np.float64), np.log(np.asarray(values, dtype=np.float64))
+    x, y = np.log(np.asarray(at, dtype=np.float64)), np.log(np.asarray(values, dtype=np.float64))
     if len(x) < _LEAST_POINTS:
         return None
     order = np.argsort(x, kind="stable")
@@ -58,4 +59,4 @@ def knee(at: ArrayLike, values: ArrayLike) -> float | None:
         return None
     bend = (x - x[0]) / (x[-1] - x[0]) - (y - y[0]) / (y[-1] - y[0])
     best = int(bend.argmax())
-    return float(x[best]) if bend[best] >= _LEAST_BEND else None
+    return float(np.exp(x[best])) if bend[best] >= _LEAST_BEND else None

@@ -37,6 +37,12 @@ def test_a_curve_that_never_falls_keeps_the_mean(values: list[float]) -> None:
     assert found.mean() == pytest.approx(np.mean(values), abs=1e-6)
 
 
+def test_a_ceiling_far_above_does_not_hide_the_knee() -> None:
+    rate = np.geomspace(100, 10_000, 60)
+    late = np.clip((rate / 1000.0) ** 6, 1.0, 800.0)  # runs that are ended: nothing is later than they took
+    assert knee(rate, late) == pytest.approx(1000.0, rel=0.1)
+
+
 @pytest.mark.parametrize("at", [2000.0, 5000.0, 8000.0])
 def test_a_knee_is_found_where_latency_leaves_the_floor_also_with_noise(at: float) -> None:
     chance = np.random.default_rng(3)
@@ -48,6 +54,6 @@ def test_a_knee_is_found_where_latency_leaves_the_floor_also_with_noise(at: floa
 
 def test_a_straight_line_and_too_few_points_have_no_knee() -> None:
     rate = np.linspace(1, 10, 20)
-    assert knee(rate, np.exp(rate)) is None
+    assert knee(rate, rate**3) is None
     assert knee(rate, np.ones(20)) is None
     assert knee([1, 2, 3], [1, 1, 100]) is None
