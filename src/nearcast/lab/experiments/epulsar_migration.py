@@ -139,7 +139,7 @@ async def _ours(edge: Edge, scale: Scale, seed: int, progress: Progress) -> _Fou
                     way = way[::-1]
                 if way[0] != home:
                     await streams.batch(mover, count, way, executors=max(scale.executors), delay_s=_FAR_S)
-            account = _together(account, await streams.end())
+            account += await streams.end()
         await edge.far(0.0)
     return _Found(moves, sweep, account)
 
@@ -220,11 +220,6 @@ def _judge(scale: Scale, pauses: list[PauseRow], times: list[TimeRow], ours: _Fo
         FALL.judge(round(min(small / large for small, large in pairwise(by_pool)), 3)),
         RISE.judge(round(min(more / fewer for fewer, more in pairwise(by_topics)), 3)),
     ]
-
-
-def _together(one: Account, other: Account) -> Account:
-    sums = (sum(pair) for pair in zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True))
-    return Account(*sums)
 
 
 def _counts(account: Account) -> dict[str, Metric]:

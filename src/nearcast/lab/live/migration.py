@@ -40,6 +40,8 @@ from nearcast.transport.config import BUS, Config, load_config
 _log = logging.getLogger(__name__)
 _ANSWER_S = 60.0
 _LOOK_S = 0.05
+_STEADY_S = 0.02  # from one message of a steady stream to the next
+_SELDOM_S = 0.5
 _FOLLOW_S = 1.0
 _DRAIN_S = 2.0
 _LINE_BYTES_PER_S = 1e9  # no broker is ever full
@@ -189,58 +191,98 @@ class LookupMover:
 
 
 class Streams:
-    """Streams on topics of an edge, so many of them steady, in a process of their own."""
+    """Streams on topics of an edge: so many of them steady, the others of few messages, in a process of their own."""
 
     def __init__(self, edge: Edge, workflow: Workflow, topics: Sequence[str], steady: int, seed: int) -> None:
         self.workflow = workflow
         self.topics = tuple(topics)
-        self._edge = edge
-        self._seen = edge.state / f"{workflow}.seen"
         some = self.topics[:: max(1, len(topics) // steady)][:steady] if steady else ()
-        self._spec = SteadySpec(
-            str(edge.config.path), str(self._seen), workflow, edge.spec.site(0), self.topics, some, seed=seed
-        )
-        self._lines = 0
+        others = tuple(topic for topic in self.topics if topic not in some)
+        self._parts = [
+            _Part(
+                edge, SteadySpec(str(edge.config.path), "", workflow, name, edge.spec.site(0), mine, every_s, seed=seed)
+            )
+            for name, mine, every_s in (("steady", some, _STEADY_S), ("seldom", others, _SELDOM_S))
+            if mine
+        ]
 
     async def __aenter__(self) -> Self:
-        self._seen.unlink(missing_ok=True)
-        self._process = await self._edge.start(f"streams-{self.workflow}", "steady", self._spec)
+        for part in self._parts:
+            await part.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._process.stop(_ANSWER_S)
-
-    async def seen(self) -> Seen:
-        """Since this was last asked."""
-        self._process.send(signal.SIGUSR1)
-        return msgspec.json.decode(await self._line(), type=Seen)
+        for part in self._parts:
+            await part.stop()
 
     async def batch(
         self, mover: Mover, count: int, way: tuple[str, str], *, executors: int = 1, delay_s: float
     ) -> Batch:
         """Moves the first so many topics from one broker to the other; `delay_s` is only noted."""
-        await self.seen()
+        await self._seen()
         source, target = way
         times_s, refused = await mover.move_all(self.topics[:count], source, target, executors)
-        seen = await self.seen()
-        pauses_s = seen.pauses_s[:count]
-        return Batch(self.workflow, delay_s, executors, tuple(times_s), pauses_s, seen.silences_s, refused)
+        pauses, silences_s = await self._seen()
+        pauses_s = tuple(pauses[topic] for topic in self.topics[:count])
+        return Batch(self.workflow, delay_s, executors, tuple(times_s), pauses_s, silences_s, refused)
 
     async def end(self) -> Account:
         """Nothing more is published; what is on its way arrives; then it is counted."""
-        self._process.send(signal.SIGUSR2)
+        for part in self._parts:
+            part.send(signal.SIGUSR2)
         await asyncio.sleep(_DRAIN_S)
-        self._process.send(signal.SIGTERM)
+        return sum([await part.account() for part in self._parts], Account())
+
+    async def _seen(self) -> tuple[dict[str, float], tuple[float, ...]]:
+        """Since this was last asked: every listener's pause, and the silences of steady streams."""
+        pauses: dict[str, float] = {}
+        silences_s: tuple[float, ...] = ()
+        for part in self._parts:
+            seen = await part.seen()
+            pauses.update(zip(part.spec.topics, seen.pauses_s, strict=True))
+            silences_s += seen.silences_s if part.spec.every_s == _STEADY_S else ()
+        return pauses, silences_s
+
+
+class _Part:
+    """One process of streams."""
+
+    def __init__(self, edge: Edge, spec: SteadySpec) -> None:
+        self._edge = edge
+        self._file = edge.state / f"{spec.workflow}-{spec.name}.seen"
+        self.spec = msgspec.structs.replace(spec, seen=str(self._file))
+        self._process: Command | None = None
+        self._lines = 0
+
+    async def start(self) -> None:
+        self._file.unlink(missing_ok=True)
+        self._process = await self._edge.start(f"{self.spec.workflow}-{self.spec.name}", "steady", self.spec)
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            await self._process.stop(_ANSWER_S)
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send(number)
+
+    async def seen(self) -> Seen:
+        """Since this was last asked."""
+        self.send(signal.SIGUSR1)
+        return msgspec.json.decode(await self._line(), type=Seen)
+
+    async def account(self) -> Account:
+        self.send(signal.SIGTERM)
         return msgspec.json.decode(await self._line(), type=Account)
 
     async def _line(self) -> bytes:
         deadline_s = time.monotonic() + _ANSWER_S
         while time.monotonic() < deadline_s:
-            lines = self._seen.read_bytes().split(b"\n")[:-1] if self._seen.exists() else []
+            lines = self._file.read_bytes().split(b"\n")[:-1] if self._file.exists() else []
             if len(lines) > self._lines:
                 self._lines += 1
                 return lines[self._lines - 1]
             await asyncio.sleep(_LOOK_S)
-        raise FleetError(f"the streams did not say within {_ANSWER_S:g} s what they saw: {self._process.log}")
+        raise FleetError(f"{self.spec.name} streams did not say within {_ANSWER_S:g} s what they saw")

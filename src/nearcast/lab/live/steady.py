@@ -1,4 +1,4 @@
-"""Streams on many topics, one listener each: how long it could not receive, and how long a steady stream was silent.
+"""A steady stream on each of some topics, one listener each: how long it could not receive, and how long it was silent.
 
     python -m nearcast.lab.live.steady SPEC.json
 
@@ -39,22 +39,21 @@ _SEQ = struct.Struct("<Q")
 
 
 class SteadySpec(msgspec.Struct, frozen=True):
-    """On the topics that are `steady` a message comes every `every_s`, on all others every `seldom_s`."""
+    """`name` is the publisher's. On each topic a message comes every `every_s`."""
 
     config: str
     seen: str
     workflow: Workflow
+    name: str
     site: str
     topics: tuple[str, ...]
-    steady: tuple[str, ...]
-    every_s: float = 0.02
-    seldom_s: float = 0.5
+    every_s: float
     size: int = 100
     seed: int = 0
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Of each listener, in the order of the topics, its longest pause; of each steady one, the longest silence."""
+    """Of each listener, in the order of the topics: its longest pause, and the longest time between two messages."""
 
     pauses_s: tuple[float, ...]
     silences_s: tuple[float, ...]
@@ -63,24 +62,26 @@ class Seen(msgspec.Struct, frozen=True):
 class Account(msgspec.Struct, frozen=True):
     """What became of all messages. `reported`: what listeners were told may be missing."""
 
-    published: int
-    delivered: int
-    lost: int
-    repeated: int
-    reordered: int
-    reported: int
+    published: int = 0
+    delivered: int = 0
+    lost: int = 0
+    repeated: int = 0
+    reordered: int = 0
+    reported: int = 0
+
+    def __add__(self, other: "Account") -> "Account":
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Account(*(sum(pair) for pair in pairs))
 
 
 class Silences:
-    """The longest time between two messages of each steady topic, since it was last asked for."""
+    """The longest time between two messages of each topic, since it was last asked for."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self._last_s = dict.fromkeys(topics, time.monotonic())
         self._longest_s = dict.fromkeys(topics, 0.0)
 
     def heard(self, topic: str) -> None:
-        if topic not in self._last_s:
-            return
         now = time.monotonic()
         self._longest_s[topic] = max(self._longest_s[topic], now - self._last_s[topic])
         self._last_s[topic] = now
@@ -119,7 +120,7 @@ class OurListeners:
     async def start(self, config: Config) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
         await asyncio.gather(*(self._listen(config, topic, gate) for topic in self._spec.topics))
-        self._publisher = open_client(config, name="publisher", site=self._spec.site)
+        self._publisher = open_client(config, name=self._spec.name, site=self._spec.site)
 
     async def _listen(self, config: Config, topic: str, gate: asyncio.Semaphore) -> None:
         async with gate:
@@ -172,7 +173,7 @@ class LookupListeners:
 
     async def start(self, config: Config) -> None:
         brokers = tuple(config.brokers)
-        self._publisher = LookupClient(config, "publisher", self._spec.site, self._publisher_closed)
+        self._publisher = LookupClient(config, self._spec.name, self._spec.site, self._publisher_closed)
         await self._publisher.start(brokers)
         for topic in self._spec.topics:
             client = LookupClient(config, f"listener-{topic}", self._spec.site, self._listener_closed)
@@ -237,7 +238,7 @@ class LookupListeners:
 class Steady:
     def __init__(self, spec: SteadySpec) -> None:
         self._spec = spec
-        self._silences = Silences(spec.steady)
+        self._silences = Silences(spec.topics)
         kind = OurListeners if spec.workflow == "ours" else LookupListeners
         self._listeners: Listeners = kind(spec, self._silences)
         self._crew = Crew()
@@ -249,20 +250,16 @@ class Steady:
         loop.add_signal_handler(signal.SIGUSR2, self._quiet.set)
         await self._listeners.start(load_config(Path(self._spec.config)))
         gc.disable()  # what is written down stays: looking through it again and again would be heard as silence
-        spec, rng = self._spec, random.Random(self._spec.seed)
-        seldom = tuple(topic for topic in spec.topics if topic not in spec.steady)
-        for topics, every_s in ((spec.steady, spec.every_s), (seldom, spec.seldom_s)):
-            if topics:
-                payload = rng.randbytes(spec.size)
-                self._crew.start(self._publish_all(topics, every_s, payload), f"streams, every {every_s:g} s")
+        self._crew.start(self._publish_all(random.Random(self._spec.seed)), "the streams")
         say_ready()
         await stopped.wait()
         await self._crew.close()
         self._append(await self._listeners.account())
 
-    async def _publish_all(self, topics: tuple[str, ...], every_s: float, payload: bytes) -> None:
+    async def _publish_all(self, rng: random.Random) -> None:
         """By a schedule: who is late makes up for it. Topics take turns, so that all are not due at once."""
-        due_s, step_s = time.monotonic(), every_s / len(topics)
+        topics, payload = self._spec.topics, rng.randbytes(self._spec.size)
+        due_s, step_s = time.monotonic(), self._spec.every_s / len(topics)
         while True:
             for topic in topics:
                 due_s += step_s
