@@ -106,11 +106,10 @@ async def test_latencies_are_right_within_their_uncertainty_however_wrong_the_cl
     assert latencies is not None
     assert latencies.samples > 500
     to_broker_s = ACCESS_S + HERE_S
-    for measured_s, true_s in (
-        (latencies.p50_s, 2 * to_broker_s),
-        (latencies.p99_s, to_broker_s + ACCESS_S + one_way_s("b3", "b1")),
-    ):
+    true_s = to_broker_s + ACCESS_S + one_way_s("b3", "b1")  # to the far one, half of all deliveries
+    for measured_s in (latencies.p90_s, latencies.p99_s):
         assert abs(measured_s - true_s) <= latencies.uncertainty_s + RELATIVE_ERROR * true_s + 2 * JITTER_S
+        assert measured_s == pytest.approx(true_s, rel=RELATIVE_ERROR, abs=0.003), "ways are as long there as back"
     assert latencies.uncertainty_s < 0.2, "clocks are seconds apart"
     offsets_s = [each.clock_offset_s for each in places(fleet).values()]
     assert max(offsets_s) - min(offsets_s) > 0.5
