@@ -91,7 +91,9 @@ class Crowd:
 
 
 async def decisions(fleet: Deployment, topic: str) -> tuple[Decision, ...]:
-    return await Journal(fleet.network.store.handle(fleet.network.start_process("reader").clock)).read(topic)
+    return await Journal(fleet.network.store.handle(fleet.network.start_process(f"reader at {fleet.now}").clock)).read(
+        topic
+    )
 
 
 async def promised(start_fleet: StartFleet, loop: LoopSettings = LOOP, **options: object) -> Deployment:
@@ -197,15 +199,29 @@ async def test_while_the_store_is_down_decisions_wait_and_none_is_lost(start_fle
     assert fleet.leader is not None
     leader, crowd = fleet.leader, Crowd(fleet, {"t": 95.0})
     await leader.move("t", Strategy.SINGLE, ("b0",))
-    await crowd.go_on(3.0, every_s=1.0)
+    await crowd.go_on(SETTLED_S, every_s=2.5)
+    await fleet.sleep(2.0)
+    assert (await decisions(fleet, "t"))[-1].after is None
     fleet.network.store.down = True
-    await fleet.sleep(SETTLED_S)
     crowd.report()
-    assert leader.leading or fleet.leader is None
+    await fleet.sleep(2.0)
     fleet.network.store.down = False
-    await fleet.sleep(5.0)
+    await fleet.sleep(2.0)
     (decision,) = await decisions(fleet, "t")
+    assert leader.leading
     assert decision.brokers == ("b2",)
+    assert decision.after is not None
+
+
+@in_virtual_time
+async def test_a_broken_promise_is_looked_at_without_waiting_for_the_next_round(start_fleet: StartFleet) -> None:
+    fleet = await promised(start_fleet, LoopSettings(policy="epulsar", every_s=600.0))
+    assert fleet.leader is not None
+    await fleet.leader.move("t", Strategy.SINGLE, ("b0",))
+    crowd = Crowd(fleet, {"t": 95.0})
+    crowd.report()
+    await fleet.sleep(2.0)
+    assert crowd.broker_of("t") == "b2"
 
 
 @in_virtual_time
