@@ -23,7 +23,7 @@ from nearcast.sim.recorder import Recorder
 from nearcast.transport.config import Config, load_config
 
 EVERY_S = 5.0
-PROMISE = "p95:30ms"
+PROMISE = "p95:150ms"  # far more than a machine that is busy with other things adds
 TOPIC = "swarm"
 
 Ask = Callable[..., Awaitable[Any]]
@@ -58,7 +58,7 @@ def asker(config: Config) -> Ask:
 async def until(seconds: float, asked: Callable[[], Awaitable[Any]], good: Callable[[Any], object]) -> Any:
     until_s = time.monotonic() + seconds
     while not good(found := await asked()):
-        assert time.monotonic() < until_s, found
+        assert time.monotonic() < until_s, json.dumps(found)
         await asyncio.sleep(0.5)
     return found
 
@@ -87,7 +87,7 @@ async def keep_the_promise(state: Path, kind: str) -> None:
             kept = await until(60.0, show, lambda found: found["kept"] and found["measured_ms"] is not None)
             assert (kept["brokers"], kept["slo"]) == (["b1"], PROMISE)
             # The network changes: what was near is far, and what was far is near.
-            await wan.shape("site1", "b1", Shape(0.061))
+            await wan.shape("site1", "b1", Shape(0.250))
             await wan.shape("site1", "b2", Shape(0.001))
             changed_s = time.time()
             await until(60.0, show, lambda found: found["brokers"] == ["b2"])
@@ -95,12 +95,12 @@ async def keep_the_promise(state: Path, kind: str) -> None:
             decision, first = await until(60.0, explained, lambda found: found[0]["after"] is not None)
             assert decision["at_s"] + decision["told_s"] < changed_s + CLIENT_PACE.every_s + 2 * EVERY_S
             assert (decision["policy"], decision["was_brokers"], decision["slo"]) == ("epulsar", ["b1"], PROMISE)
-            assert (decision["forecast"]["worst_ms"] > 60.0, decision["forecast"]["bound_ms"]) == (True, 30.0)
+            assert (decision["forecast"]["worst_ms"] > 400.0, decision["forecast"]["bound_ms"]) == (True, 150.0)
             assert min(decision["forecast"]["candidates"], key=lambda each: each[1])[0] == "b2"
             assert decision["after"]["latency_ms"] < decision["before"]["latency_ms"]
             assert (first["policy"], first["reason"].split(": ")[1]) == ("operator", "its clients are there")
             text = await ask("topic", "explain", TOPIC, as_json=False)
-            assert "promised are p95:30ms: broken" in text
+            assert f"promised are {PROMISE}: broken" in text
             assert "candidates by their predicted worst case" in text
             await until(30.0, show, lambda found: found["kept"])
             over.set()
