@@ -23,7 +23,7 @@ from nearcast.sim.recorder import Recorder
 from nearcast.transport.config import Config, load_config
 
 EVERY_S = 5.0
-PROMISE = "p95:150ms"  # far more than a machine that is busy with other things adds
+PROMISE = "p95:100ms"  # far more than a machine that is busy with other things adds
 TOPIC = "swarm"
 
 Ask = Callable[..., Awaitable[Any]]
@@ -36,7 +36,7 @@ async def far_apart(state: Path, kind: str) -> AsyncIterator[tuple[Config, WanCo
             sites=3,
             kind=kind,
             near_s=0.001,
-            hop_s=0.030,
+            hop_s=0.100,
             rebalance={"policy": "epulsar", "every_s": EVERY_S},
         )
         yield load_config(await launch(supervisor, spec)), WanControl(str(state / WAN_SOCKET))
@@ -86,8 +86,8 @@ async def keep_the_promise(state: Path, kind: str) -> None:
             show = partial(ask, "topic", "show", TOPIC)
             kept = await until(60.0, show, lambda found: found["kept"] and found["measured_ms"] is not None)
             assert (kept["brokers"], kept["slo"]) == (["b1"], PROMISE)
-            # The network changes: what was near is far, and what was far is near.
-            await wan.shape("site1", "b1", Shape(0.250))
+            # The clients are at another site now, as far from the first as it is.
+            await wan.shape("site1", "b1", Shape(0.101))
             await wan.shape("site1", "b2", Shape(0.001))
             changed_s = time.time()
             await until(60.0, show, lambda found: found["brokers"] == ["b2"])
@@ -95,7 +95,7 @@ async def keep_the_promise(state: Path, kind: str) -> None:
             decision, first = await until(60.0, explained, lambda found: found[0]["after"] is not None)
             assert decision["at_s"] + decision["told_s"] < changed_s + CLIENT_PACE.every_s + 2 * EVERY_S
             assert (decision["policy"], decision["was_brokers"], decision["slo"]) == ("epulsar", ["b1"], PROMISE)
-            assert (decision["forecast"]["worst_ms"] > 400.0, decision["forecast"]["bound_ms"]) == (True, 150.0)
+            assert (decision["forecast"]["worst_ms"] > 150.0, decision["forecast"]["bound_ms"]) == (True, 100.0)
             assert min(decision["forecast"]["candidates"], key=lambda each: each[1])[0] == "b2"
             assert decision["after"]["latency_ms"] < decision["before"]["latency_ms"]
             assert (first["policy"], first["reason"].split(": ")[1]) == ("operator", "its clients are there")
