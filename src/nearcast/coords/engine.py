@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.coords.coordinate import DIMENSIONS, ERROR_MAX, HEIGHT_MIN_S, NEAR_S, Coordinate
-from nearcast.coords.vivaldi import CC, CE, RHO, WINDOW
+from nearcast.coords.vivaldi import CC, CE, HEIGHT_FIRST_S, RHO, WINDOW
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -23,7 +23,7 @@ class Engine:
 
     def __init__(self, count: int, rng: np.random.Generator, *, dimensions: int = DIMENSIONS) -> None:
         self.vec: Floats = np.zeros((count, dimensions))
-        self.height: Floats = np.full(count, HEIGHT_MIN_S)
+        self.height: Floats = np.full(count, HEIGHT_FIRST_S)
         self.adjustment: Floats = np.zeros(count)
         self.error: Floats = np.full(count, ERROR_MAX)
         self._beyond: Floats = np.zeros((count, WINDOW))

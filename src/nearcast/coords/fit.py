@@ -2,6 +2,10 @@
 
 Nodes move so that the relative error of the measured pairs gets small, in the mean of absolute values, which a few wild
 pairs cannot spoil. It begins where the nodes say that they are. Deterministic.
+
+The map may have more dimensions than the nodes' own: 17 sites that are equally far apart need 16 of them, and with 8
+some of these would seem a third too far. How many depends on what was measured: a node whose place has more parts than
+it has peers that were measured could be anywhere, as far as the others are concerned.
 """
 
 from __future__ import annotations
@@ -14,12 +18,15 @@ from nearcast.coords.coordinate import HEIGHT_MIN_S
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
+MOST_DIMENSIONS = 16
+
 _ROUNDS = 1500
 _STEP_S = 0.004  # at first; it falls to nothing
 _ROUND = 0.02  # errors smaller than this pull in proportion to themselves,
 _ROUND_MORE = 1.0  # and larger ones too at first: nobody is given up before everybody has found a place
 _FLOOR_S = 0.005  # of round trips that are shorter, what was measured is believed, and not this map
 _NEAR_S = 1e-6
+_ASIDE_S = 0.001  # how far, at most, nodes begin off the space that they come from: nothing draws them off it later
 _MEAN_KEPT, _SQUARE_KEPT = 0.9, 0.999  # Adam's (Kingma and Ba), with their usual values
 
 
@@ -28,9 +35,12 @@ def fitted(
 ) -> tuple[Floats, Floats]:
     """Vectors and heights of all nodes, in seconds, for measurements `rtt_s` between nodes `one` and `other`.
 
-    Who is measured by nobody stays where it was.
+    Vectors have at least as many dimensions as were given. Who is measured by nobody stays where it was.
     """
-    at = np.concatenate((vec, height[:, None]), axis=1)
+    measured = np.union1d(one, other)
+    aside = np.zeros((len(vec), max(0, _dimensions(one, other, len(measured)) - vec.shape[1])))
+    aside[measured] = np.random.default_rng(0).uniform(-_ASIDE_S, _ASIDE_S, (len(measured), aside.shape[1]))
+    at = np.concatenate((vec, aside, height[:, None]), axis=1)
     mean, square = np.zeros_like(at), np.zeros_like(at)
     for number in range(1, rounds + 1):
         left = 1.0 - (number - 1) / rounds
@@ -42,6 +52,13 @@ def fitted(
         at = at - step_s * mean / (1.0 - _MEAN_KEPT**number) / usual
         at[:, -1] = np.maximum(at[:, -1], HEIGHT_MIN_S)
     return at[:, :-1], at[:, -1]
+
+
+def _dimensions(one: Ints, other: Ints, nodes: int) -> int:
+    """As many as a node has peers where all pairs were measured, and a third of that where most are to be predicted."""
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    peers = 2.0 * len(np.unique(np.stack((low, high)), axis=1).T) / max(nodes, 1)
+    return min(MOST_DIMENSIONS, int(peers * max(1.0 / 3.0, peers / max(nodes - 1, 1))))
 
 
 def distances_s(vec: Floats, height: Floats, one: Ints, other: Ints) -> Floats:

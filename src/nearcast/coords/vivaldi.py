@@ -4,6 +4,9 @@
 measurements it ends, bit for bit, where HashiCorp's Serf 0.9.4 does, whose constants these are (coordinate/config.go):
 the latency filter and the adjustment window come from Ledlie and others ("Network Coordinates in the Wild"), and
 gravity keeps all nodes together from drifting away.
+
+Only where a node begins is ours: at a height of 1 ms, where Serf begins at the least that it allows. Heights grow in
+proportion to themselves; from 10 us on, what should be height has gone into the vectors before they are there.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ FILTER_SIZE = 3  # the median of so many measurements of one peer counts
 WINDOW = 20  # how many measurements the adjustment is the mean of
 RHO = 150.0  # how weak gravity is
 RTT_MAX_S = 10.0
+HEIGHT_FIRST_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Vivaldi:
     `WINDOW`; `at` is the next place in it. `resets`: how often it had to begin anew.
     """
 
-    coordinate: Coordinate = field(default_factory=Coordinate)
+    coordinate: Coordinate = field(default_factory=lambda: Coordinate(height=HEIGHT_FIRST_S))
     recent: Mapping[str, tuple[float, ...]] = field(default_factory=lambda: MappingProxyType({}))
     beyond: tuple[float, ...] = (0.0,) * WINDOW
     at: int = 0

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from nearcast.coords.coordinate import Coordinate
 from nearcast.coords.engine import Engine
 from nearcast.coords.fit import distances_s, fitted
 from nearcast.coords.vivaldi import Vivaldi, updated
@@ -37,7 +36,7 @@ def test_a_round_gives_every_node_what_vivaldi_gives_it() -> None:
 def test_who_measures_nothing_in_a_round_stays_as_it_is() -> None:
     engine = Engine(3, np.random.default_rng(1))
     engine.step(np.array([1, 2, 0]), np.array([0.05, np.nan, 0.05]))
-    assert engine.coordinate(1) == Coordinate()
+    assert engine.coordinate(1) == Vivaldi().coordinate
     assert any(engine.coordinate(0).vec)
 
 
@@ -66,6 +65,16 @@ def test_a_fit_of_some_pairs_predicts_the_others() -> None:
     error = np.abs(distances_s(vec, found, one, other) - rtt_s)[~seen] / rtt_s[~seen]
     assert np.median(error) < 0.02
     assert np.median(np.abs(distances_s(*begun, one, other) - rtt_s)[~seen] / rtt_s[~seen]) > 0.3
+
+
+def test_sites_that_are_all_equally_far_apart_are_so_on_the_map() -> None:
+    """Eight dimensions hold nine of them."""
+    rng = np.random.default_rng(4)
+    one, other = np.triu_indices(17, 1)
+    rtt_s = np.full(len(one), 0.03)
+    rtt_s[other == 16] = 0.08
+    vec, height = fitted(rng.normal(scale=0.01, size=(17, 8)), np.full(17, 0.0001), one, other, rtt_s)
+    assert distances_s(vec, height, one, other) == pytest.approx(rtt_s, abs=0.001)
 
 
 def test_who_is_measured_by_nobody_stays_where_it_was() -> None:
