@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import nats.errors
 from nats.aio.msg import Msg
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from nearcast.domain.errors import LogDown, LogRefused
 from nearcast.domain.log import LogSpec
@@ -48,6 +49,14 @@ class SegmentState(NamedTuple):
     size_bytes: int
 
 
+class Replica(NamedTuple):
+    """`current`: has all that the leader has."""
+
+    server: str
+    leads: bool
+    current: bool
+
+
 class LogSite:
     """One broker's. Every method raises LogDown when a majority of the replicas cannot be reached within 2 s."""
 
@@ -73,6 +82,13 @@ class LogSite:
         async with self._session.asking(f"open {name!r}") as connection:
             try:
                 await connection.js.add_stream(config)
+            except (ServiceUnavailableError, nats.errors.NoRespondersError) as error:
+                if isinstance(error, ServiceUnavailableError) and error.err_code is not None:
+                    raise
+                raise LogRefused(
+                    f"broker {self.broker!r} keeps no logs: its servers run without JetStream"
+                    " (`nearcast up --cluster 3` starts some that have it)"
+                ) from error
             except APIError as error:
                 if error.code in _REFUSED_CODES or error.err_code in {10005, 10074}:
                     raise LogRefused(
@@ -111,13 +127,18 @@ class LogSite:
     async def seal(self, name: str) -> int:
         """The number of a mark behind all that was acknowledged before; 0 when there is nothing before it.
 
-        A record that is written after it, by somebody whose lease was out, counts for nobody.
+        There is one mark, however often this is asked for. A record that is written after it, by somebody whose lease
+        was out, counts for nobody.
         """
         async with self._session.asking(f"seal {name!r}") as connection:
-            ack = await connection.js.publish(f"{_prefix(name)}{_SEAL}", b"")
-            state = (await connection.js.stream_info(name, subjects_filter=">")).state
-            only_seals = set(state.subjects or {}) <= {f"{_prefix(name)}{_SEAL}"} and state.first_seq <= 1
-            return 0 if only_seals else ack.seq
+            js, subject = connection.js, f"{_prefix(name)}{_SEAL}"
+            try:
+                mark = (await js.publish(subject, b"", headers={_EXPECTED: "0"})).seq
+            except APIError as error:
+                if error.err_code not in _WRONG_LAST:
+                    raise
+                mark = (await js.get_last_msg(name, subject, direct=False)).seq or 0
+            return 0 if mark == 1 else mark
 
     async def state(self, name: str) -> SegmentState | None:
         """None when it is not there."""
@@ -129,6 +150,15 @@ class LogSite:
                     return None
                 raise
             return SegmentState(state.first_seq, state.last_seq, state.messages, state.bytes)
+
+    async def replicas(self, name: str) -> tuple[Replica, ...]:
+        """Where the segment is kept, the leader first; none when nobody leads now."""
+        async with self._session.asking(f"look at {name!r}") as connection:
+            cluster = (await connection.js.stream_info(name)).cluster
+            if cluster is None or cluster.leader is None:
+                return ()
+            others = [Replica(peer.name or "", False, bool(peer.current)) for peer in cluster.replicas or ()]
+            return (Replica(cluster.leader, True, True), *others)
 
     async def remove(self, name: str) -> None:
         async with self._session.asking(f"remove {name!r}") as connection:

@@ -49,7 +49,7 @@ class LogPublication:
         self._writing = False
         self._over = False
         self._trouble = ""
-        self._tick()
+        self._do(machine.route.moved(self._used_s))
 
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
         """Returns the message's number when the topic's quorum has written it. Many may wait at once.
@@ -110,13 +110,16 @@ class LogPublication:
             self._follow(self.machine.route.close())
             for _, confirmed in self._waiting:
                 if not confirmed.done():
-                    confirmed.set_exception(LinkClosed(f"topic {self.topic!r}: the client was closed; what was not"))
+                    confirmed.set_exception(self._closed())
 
     # Within
 
     def _must_be_open(self) -> None:
         if self._over:
-            raise LinkClosed(f"topic {self.topic!r}: the client is closed")
+            raise self._closed()
+
+    def _closed(self) -> LinkClosed:
+        return LinkClosed(f"topic {self.topic!r}: the client is closed; what it had not confirmed may not be written")
 
     def _tick(self) -> None:
         now = self._clock.now()

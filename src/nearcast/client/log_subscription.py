@@ -72,10 +72,9 @@ class LogSubscription(Subscription):
 
     async def start(self) -> None:
         """Returns when every message published from now on will be read."""
-        self._tick()
         self._do(self._route.moved(self._clock.now()))
         assert self._route.log is not None
-        self._tell(self.machine.learn(self._route.log))
+        self._tell(self.machine.learn(self._route.log, self._clock.wall()))
         if not isinstance(self._since, Position) and self._since != FIRST:
             for segment in self._route.log.segments:
                 await self._begin(segment)
@@ -87,7 +86,7 @@ class LogSubscription(Subscription):
             case Welcome():
                 moved = self._route.welcome(message)
                 if self._started and self._route.log is not None:
-                    self._tell(self.machine.learn(self._route.log))
+                    self._tell(self.machine.learn(self._route.log, self._clock.wall()))
                     self._read_active()
                     self._crew.start(self._progressed(), f"progress of {self.topic}")
                 self._do(self._route.moved(self._clock.now()) if moved else [])
@@ -145,12 +144,11 @@ class LogSubscription(Subscription):
 
     async def _last_unwanted(self, segment: Segment) -> int:
         site, name = self._site(segment)
-        if isinstance(self._since, float):
-            first = await site.first_since(name, self._since)
-            if first is not None:
-                return first - 1
         state = await site.state(name)
-        return 0 if state is None else state.last
+        if state is None:
+            return 0
+        first = await site.first_since(name, self._since) if isinstance(self._since, float) else None
+        return state.last if first is None else first - 1
 
     def _read_active(self) -> None:
         for segment in self.machine.active():
@@ -192,19 +190,25 @@ class LogSubscription(Subscription):
         return next((each for each in self.machine.active() if each.epoch == epoch), None)
 
     async def _nothing_left(self, epoch: int) -> bool:
-        """Of a sealed segment whose end was removed, or which is gone: nothing more comes."""
+        """Of a sealed segment whose end was removed nothing more comes. One that is not there at all is waited for:
+        if it was removed by retention, an agent will say so.
+        """
         segment = self._segment(epoch)
         if segment is None or segment.end is None:
             return False
         site, name = self._site(segment)
         state = await site.state(name)
-        if state is not None and state.last > self.machine.after(epoch) and state.records:
+        if state is None or (state.last > self.machine.after(epoch) and state.records):
             return False
-        self.machine.over(epoch)
+        self._tell(self.machine.cut_short(epoch, self._clock.wall()))
         return True
 
     async def _take(self, epoch: int, stored: Stored) -> None:
         self._tell(self.machine.arrived(epoch, stored.seq, stored.at_s))
+        if not stored.publisher:
+            self.machine.ended(epoch, stored.seq)
+            await self._progressed()
+            return
         record = self._record(stored)
         if record is not None:
             await self._until_its_turn(epoch, stored.publisher, record)
@@ -221,8 +225,6 @@ class LogSubscription(Subscription):
         await self._progressed()
 
     def _record(self, stored: Stored) -> Record | None:
-        if not stored.publisher:
-            return None  # a seal
         try:
             return decode_record(stored.data)
         except WireError as error:
@@ -238,9 +240,9 @@ class LogSubscription(Subscription):
                 case Look(_, epochs):
                     self.machine.learnt(publisher, epoch, await self._look(publisher, epochs))
 
-    async def _look(self, publisher: int, epochs: tuple[int, ...]) -> int:
+    async def _look(self, publisher: int, epochs: tuple[int, ...]) -> list[tuple[int, int, int]]:
         assert self.machine.log is not None
-        newest = 0
+        out: list[tuple[int, int, int]] = []
         for epoch in epochs:
             segment = self.machine.log.segment(epoch)
             if segment is None:
@@ -248,8 +250,8 @@ class LogSubscription(Subscription):
             site, name = self._site(segment)
             found = await site.last(name, publisher)
             if found is not None and (segment.end is None or found.seq <= segment.end):
-                newest = max(newest, decode_record(found.data).last)
-        return newest
+                out.append((epoch, found.seq, decode_record(found.data).last))
+        return out
 
     def _site(self, segment: Segment) -> tuple[LogSite, str]:
         assert self.machine.log is not None

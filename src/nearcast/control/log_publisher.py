@@ -141,7 +141,7 @@ class LogPublisher:
             if self._epoch != self.route.epoch:
                 self._late = None
                 self._again(write)
-            elif self.route.lease.confirmed_s >= acknowledged_s:
+            elif self.route.confirmed_since(acknowledged_s):
                 self._late = None
                 self._count(write, at)
         return self.route.moved(now) if moved else []

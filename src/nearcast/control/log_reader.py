@@ -30,14 +30,14 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Find the newest record of the publisher in these epochs' segments, and call `learnt`."""
+    """Find the newest record of the publisher in each of these epochs' segments, and call `learnt`."""
 
     publisher: int
     epochs: tuple[int, ...]
 
 
 class LogReader:
-    __slots__ = ("_at", "_begin", "_done", "_last", "_last_s", "_looked", "floor", "log", "topic")
+    __slots__ = ("_ahead", "_at", "_begin", "_done", "_last", "_last_s", "_looked", "floor", "log", "topic")
 
     def __init__(self, topic: str, start: Position | None = None) -> None:
         """From `start`, or else from the oldest message that there is."""
@@ -52,18 +52,23 @@ class LogReader:
         )  # the segment in which the oldest message is to be found
         self._done: dict[int, None] = {}
         self._last: OrderedDict[int, int] = OrderedDict()  # publisher -> its last message that was delivered
+        self._ahead: dict[
+            int, int
+        ] = {}  # publisher -> epoch: what it has there is taken in part, or has copies elsewhere
+        for epoch, publisher, seq in start.ahead if start is not None else ():
+            self._last[publisher], self._ahead[publisher] = seq, epoch
         self._last_s: dict[int, float] = {}  # epoch -> when the last record that was read had been written
         self._looked: dict[tuple[int, int], None] = {}
 
     # Segments
 
-    def learn(self, log: TopicLog) -> list[Gap | Discontinuity]:
+    def learn(self, log: TopicLog, wall_s: float) -> list[Gap | Discontinuity]:
         """The list as it is now. What retention removed before it was read is told."""
         reports: list[Gap | Discontinuity] = []
         if self._begin == -1:
-            self._begin = log.segments[0].epoch
+            self._begin = self.floor = log.segments[0].epoch
         elif log.floor > self.floor:
-            reports.append(Discontinuity(self.topic, "*", 0.0, None))
+            reports.append(Discontinuity(self.topic, "*", 0.0, wall_s))
         self.floor = max(self.floor, log.floor)
         self.log = log
         self._settle()
@@ -90,10 +95,21 @@ class LogReader:
         self._at[epoch] = last + 1, 0
         self._settle()
 
-    def over(self, epoch: int) -> None:
-        """There is nothing more to come in this segment, sealed as it is."""
+    def ended(self, epoch: int, seq: int) -> None:
+        """Record `seq` is the mark that seals the segment: what stands behind it counts for nobody.
+
+        It stays the one that is next, so that whoever reads on from our position meets it too.
+        """
+        self._at[epoch] = seq, 0
         self._done[epoch] = None
         self._settle()
+
+    def cut_short(self, epoch: int, wall_s: float) -> list[Gap | Discontinuity]:
+        """Of a sealed segment nothing more comes, although its end was not read: the rest has been removed."""
+        self._done[epoch] = None
+        told = Discontinuity(self.topic, self._broker(epoch), self._last_s.get(epoch, 0.0), wall_s)
+        self._settle()
+        return [told]
 
     # Records
 
@@ -113,11 +129,20 @@ class LogReader:
                 return Look(publisher, tuple(epochs))
         return None
 
-    def learnt(self, publisher: int, epoch: int, last: int) -> None:
-        """For the record of `epoch`: the publisher's last message in earlier segments, 0 for none."""
+    def learnt(self, publisher: int, epoch: int, found: list[tuple[int, int, int]]) -> None:
+        """For the record of `epoch`: (epoch, number, last message) of the publisher's newest record in others.
+
+        What we have read before counts, wherever we did; what we have not read yet is still to come, or comes here.
+        """
         self._looked[publisher, epoch] = None
-        if last and publisher not in self._last:
-            self._remember(publisher, last)
+        assert self.log is not None
+        read = [
+            last
+            for each, number, last in found
+            if (segment := self.log.segment(each)) is not None and self._has_read(segment, number)
+        ]
+        if read and publisher not in self._last:
+            self._remember(publisher, max(read))
 
     def arrived(self, epoch: int, seq: int, at_s: float) -> list[Gap | Discontinuity]:
         """The next record that the segment has. A jump: what is between was removed before it was read."""
@@ -135,7 +160,9 @@ class LogReader:
         if seq < at:
             return [], []
         known = self._last.get(publisher)
-        messages = list(record.messages[taken if seq == at else 0 :])
+        messages = list(record.messages)
+        if seq == at and taken:  # the reader that we go on for has had the first ones
+            known = max(known or 0, messages[taken - 1].seq)
         if known is not None:
             messages = [message for message in messages if message.seq > known]
         gaps = []
@@ -147,7 +174,12 @@ class LogReader:
         """It is delivered. Where to read on after it."""
         self._remember(publisher, message.seq)
         index = message.seq - record.first + 1
-        self._at[epoch] = (seq, index) if index < len(record.messages) else (seq + 1, 0)
+        whole = index == len(record.messages)
+        self._at[epoch] = (seq + 1, 0) if whole else (seq, index)
+        if not whole or (epoch > self.floor and (record.doubt or publisher in self._ahead)):
+            self._ahead[publisher] = epoch
+        else:
+            self._ahead.pop(publisher, None)
         return self.position()
 
     def passed(self, epoch: int, seq: int) -> None:
@@ -156,7 +188,9 @@ class LogReader:
         self._settle()
 
     def position(self) -> Position:
-        return Position(self.floor, tuple((epoch, *self._at[epoch]) for epoch in sorted(self._at)))
+        read = tuple((epoch, *self._at[epoch]) for epoch in sorted(self._at))
+        ahead = tuple((epoch, each, self._last[each]) for each, epoch in self._ahead.items() if each in self._last)
+        return Position(self.floor, read, ahead)
 
     # Within
 
@@ -171,7 +205,7 @@ class LogReader:
         assert self.log is not None
         for segment in self.log.segments:
             at = self._at.get(segment.epoch, (_UNREAD, 0))[0]
-            if segment.end is not None and at > segment.end:
+            if segment.end is not None and at >= segment.end:  # the last one only marks the end
                 self._done[segment.epoch] = None
         for segment in self.log.segments:
             if segment.epoch >= self.floor:
@@ -183,6 +217,8 @@ class LogReader:
             self._last_s.pop(epoch, None)
         for epoch in [epoch for epoch in self._done if epoch < self.floor]:
             del self._done[epoch]
+        for publisher in [each for each, epoch in self._ahead.items() if epoch <= self.floor]:
+            del self._ahead[publisher]
         if len(self._looked) > _MOST_PUBLISHERS:
             self._looked.clear()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from nearcast.control.instructions import Instruction, Say
 from nearcast.control.lease import Lease
 from nearcast.control.rules import Rules
@@ -17,7 +19,7 @@ class LogRoute:
     The agent at the topic's broker holds a lease on us in turn: it tells us of a move at once.
     """
 
-    __slots__ = ("_down", "_known", "client", "lease", "log", "publisher")
+    __slots__ = ("_down", "_held_s", "_known", "_said_s", "client", "lease", "log", "publisher")
 
     def __init__(
         self, topic: str, publisher: int, client: str, ring: Ring, *, timing: Timing, rules: Rules, first: Welcome
@@ -29,6 +31,8 @@ class LogRoute:
         self.log: TopicLog | None = None
         self._known: dict[str, None] = {}
         self._down: dict[str, None] = {}
+        self._held_s = -math.inf  # when the agent at the topic's broker was last asked, that then confirmed `epoch`
+        self._said_s = -math.inf  # when it was last asked at all
         self.welcome(first)
 
     @property
@@ -41,17 +45,28 @@ class LogRoute:
         return self.lease.route.brokers[0]
 
     def held_until_s(self) -> float:
-        """Until then nobody has sealed the segment of `epoch`. An agent that is unsure makes it no longer: a write
-        counts only if the fleet knew of us when it was acknowledged.
+        """Until then nobody has sealed the segment of `epoch`.
+
+        Only the agent at the topic's broker can say so: the broker is not quiet, and nothing is sealed, before that
+        agent has been told of the next epoch, and every lease that it gave before is over. One that is unsure gives
+        none.
         """
-        return self.lease.confirmed_s + self.lease.timing.lease_s
+        return self._held_s + self.lease.timing.lease_s
+
+    def confirmed_since(self, at_s: float) -> bool:
+        """Whether that agent was asked after this time, and confirmed the same epoch."""
+        return self._held_s >= at_s
 
     def welcome(self, message: Welcome) -> bool:
         """Whether the epoch is another."""
         before = self.epoch
         self.lease.welcome(message)
+        if self.epoch != before:
+            self._held_s = -math.inf
         if message.log is not None and message.route.epoch == self.epoch:
-            self.log = message.log
+            self.log = message.log if self.log is None else message.log.after(self.log)
+            if message.registered == self.broker:
+                self._held_s = max(self._held_s, message.asked_s)
         return self.epoch != before
 
     def unsure(self, message: Unsure) -> None:
@@ -66,19 +81,27 @@ class LogRoute:
         return [self._hello(broker, now)] if broker == self.broker else []
 
     def wake_s(self) -> float:
-        return self.lease.due_s()
+        return min(self.lease.due_s(), self._renew_s())
 
     def tick(self, now: float) -> list[Instruction]:
-        if now < self.lease.due_s():
-            return []
+        asked: dict[str, None] = {}
         in_use = () if self.broker in self._down else (self.broker,)
-        asked = dict.fromkeys((self.lease.ask(in_use, now), *in_use))
+        if now >= self.lease.due_s():
+            asked[self.lease.ask(in_use, now)] = None
+        if asked or now >= self._renew_s():
+            self._said_s = now
+            asked |= dict.fromkeys(in_use)
         return [self._hello(broker, now) for broker in asked]
+
+    def _renew_s(self) -> float:
+        """When the agent at the topic's broker is to be asked."""
+        timing = self.lease.timing
+        return max(self._held_s + timing.renew_s, self._said_s + timing.retry_s)
 
     def moved(self, now: float) -> list[Instruction]:
         """The agent of the new broker should know whom to tell of the next move; those of others need not."""
         others = [broker for broker in self._known if broker != self.broker]
-        self._known = {}
+        self._known, self._said_s = {}, now
         return [self._hello(self.broker, now), *self._byes(others)]
 
     def close(self) -> list[Instruction]:

@@ -354,7 +354,9 @@ class Move:
         self.cancelled = record.newest.epoch
         back = route(record.newest.epoch + 1, record.current.strategy, record.current.brokers)
         was_persistent = record.log is not None and record.log.segment(record.told) is not None
-        log = record.log.opened(back.epoch, back.brokers[0]) if record.log and was_persistent else None
+        log = None
+        if record.log is not None and was_persistent:  # nobody was told of the segment that is given up
+            log = record.log.ended(record.newest.epoch, 0).opened(back.epoch, back.brokers[0])
         return self._save(replace(record, routes=(*record.routes, back), log=log))
 
     def _announce_lost(self) -> list[Instruction]:

@@ -111,6 +111,8 @@ class Logs:
     async def _seal(self, topic: str, move: Move, order: SealSegment) -> None:
         segment = order.log.segment(order.epoch)
         assert segment is not None
+        # Whoever was given a lease on the epoch by an agent that was cut off has lost it by then.
+        await self._clock.sleep(self._leader.timing.quiet_s)
         pause_s = _RETRY_S
         while self._acts(topic, move):
             try:

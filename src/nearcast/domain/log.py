@@ -80,6 +80,18 @@ class TopicLog:
         segments = tuple(replace(each, end=end) if each.epoch == epoch else each for each in self.segments)
         return replace(self, segments=segments)
 
+    def after(self, earlier: TopicLog) -> TopicLog:
+        """The same as an agent says it that may be behind: what was known of an end, or of a removal, stays known."""
+        if earlier.id != self.id:
+            return self
+        floor, ends = max(self.floor, earlier.floor), {each.epoch: each.end for each in earlier.segments}
+        segments = tuple(
+            each if each.end is not None else replace(each, end=ends.get(each.epoch))
+            for each in self.segments
+            if each.epoch >= floor
+        )
+        return replace(self, segments=segments, floor=floor)
+
     def until(self, epoch: int) -> TopicLog:
         """Without the segments of later epochs."""
         return replace(self, segments=tuple(each for each in self.segments if each.epoch <= epoch))
@@ -96,21 +108,29 @@ class Position:
     """How far a reader is: give it back to read on from there.
 
     Everything before epoch `floor` has been read; of the segments in `read`, (epoch, seq, taken) says that record `seq`
-    is next, and that so many messages of it have been taken.
+    is next, and that so many messages of it have been taken. `ahead`: (epoch, publisher, number) of publishers whose
+    messages up to that one were taken from this epoch's segment, while copies of them may be met elsewhere.
     """
 
     floor: int
     read: tuple[tuple[int, int, int], ...] = ()
+    ahead: tuple[tuple[int, int, int], ...] = ()
 
     def __str__(self) -> str:
-        return ".".join((str(self.floor), *(f"{epoch}-{seq}-{taken}" for epoch, seq, taken in self.read)))
+        read, ahead = (".".join("-".join(map(str, each)) for each in part) for part in (self.read, self.ahead))
+        return f"{self.floor}~{read}~{ahead}".rstrip("~")
 
     @classmethod
     def parse(cls, text: str) -> Position:
         """What `str` gave. Raises ConfigError."""
         try:
-            floor, *read = text.split(".")
-            parts = tuple(tuple(map(int, each.split("-"))) for each in read)
-            return cls(int(floor), tuple((epoch, seq, taken) for epoch, seq, taken in parts))
+            floor, read, ahead = f"{text}~~".split("~")[:3]
+            return cls(int(floor), _triples(read), _triples(ahead))
         except ValueError:
             raise ConfigError(f"{text!r} is not the position of a message") from None
+
+
+def _triples(text: str) -> tuple[tuple[int, int, int], ...]:
+    """Raises ValueError."""
+    parts = [tuple(map(int, each.split("-"))) for each in text.split(".")] if text else []
+    return tuple((epoch, number, count) for epoch, number, count in parts)
