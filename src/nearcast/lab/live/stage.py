@@ -28,9 +28,9 @@ from nearcast.sim.history import Event, History
 from nearcast.transport.config import Config, load_config
 
 _WINDOW_S = 1.0
-_WARM_UP_S = 20.0  # coordinates are found meanwhile
-_RUN_IN_S = 20.0  # topics find their brokers meanwhile
-_SETTLE_S = 5.0
+WARM_UP_S = 20.0  # coordinates are found meanwhile
+RUN_IN_S = 15.0  # topics find their brokers meanwhile
+SETTLE_S = 5.0
 _END_S = 20.0
 _GRACE_S = 5.0
 _NUMBERS = 1_000_000  # subscriptions of one process, at most
@@ -76,7 +76,7 @@ class _Stage:
                     for topic, slo in scenario.promises.items():
                         await operator.promise(topic, slo)
                 async with watched_records(config, self._moved):
-                    await asyncio.sleep(_WARM_UP_S)
+                    await asyncio.sleep(WARM_UP_S)
                     parts = [await self._start(part, config, folder) for part in range(len(scenario.parts))]
                     try:
                         begin_s = await self._play(parts, folder)
@@ -86,16 +86,16 @@ class _Stage:
         return observed(history, scenario, begin_s)
 
     async def _play(self, parts: list[Command], folder: Path) -> float:
-        begin_s = time.time() + _RUN_IN_S
+        begin_s = time.time() + RUN_IN_S
         (folder / "begin").write_text(repr(begin_s))
         for part in parts:
             part.send(signal.SIGUSR1)
         whole = int(self._scenario.run_s)
-        await asyncio.sleep(_RUN_IN_S)
+        await asyncio.sleep(RUN_IN_S)
         for second in range(whole):
             self._progress(second, whole, "seconds")
             await asyncio.sleep(max(0.0, begin_s + second + 1 - time.time()))
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(SETTLE_S)
         self._events.append(("finished", time.time()))
         return begin_s
 

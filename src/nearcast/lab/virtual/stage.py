@@ -21,7 +21,7 @@ from nearcast.sim.running import Running
 from nearcast.transport.crew import Crew
 
 _WARM_UP_S = 60.0  # coordinates are found meanwhile
-_RUN_IN_S = 30.0  # topics find their brokers meanwhile
+_RUN_IN_S = 10.0  # topics find their brokers meanwhile
 _SETTLE_S = 30.0
 _GRACE_S = 3.0
 _STORE_S = 0.001
