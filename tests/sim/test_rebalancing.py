@@ -7,6 +7,7 @@ import pytest
 from nearcast.control.loop import LoopSettings
 from nearcast.coordinator import Operator
 from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.plan import Plan, Step
 from nearcast.domain.route import Strategy
 from nearcast.policies.settings import Settings
 from nearcast.sim.deployment import BUS, DIALECT, Deployment
@@ -86,6 +87,22 @@ async def test_a_plan_that_is_stopped_begins_nothing_more(start_fleet: StartFlee
         )
         assert (await operator.rebalance("stop")).refused == "no plan is being carried out"
     assert len([each for each in where(fleet) if each != ("b0",)]) == 1
+
+
+@in_virtual_time
+async def test_a_topic_whose_last_move_is_just_being_ended_is_waited_for(start_fleet: StartFleet) -> None:
+    fleet = await loaded(start_fleet)
+    leader = fleet.leader
+    assert leader is not None
+    while leader.movable("x"):  # its old broker is quiet after 2 L; then agents are told to release it
+        await fleet.sleep(0.001)
+    report(fleet, 300.0)
+    single = Strategy.SINGLE
+    step = Step("x", single, ("b1",), single, ("b0",), "to see whether it goes")
+    execution = leader.rebalancer.carry_out(Plan("test", fleet.now, (step,)), at_once=1)
+    await fleet.sleep(5.0)
+    assert [(each.state.value, each.why) for each in execution.progress()] == [("done", "")]
+    assert leader.moves["x"].record.newest.brokers == ("b1",)
 
 
 async def refused(operator: Operator, plan: int) -> str:

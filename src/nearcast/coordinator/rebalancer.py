@@ -28,6 +28,7 @@ from nearcast.wire.rebalancing import MOST_STEPS, PlannedStep, RebalanceOrder, R
 
 _log = logging.getLogger(__name__)
 _KEPT = 16  # plans that were shown and can still be applied
+_LOOK_S = 0.02
 _SOONEST_S = 1.0  # between two looks, however many promises are broken
 
 
@@ -57,6 +58,10 @@ class Leader(Protocol):
 
     def snapshot(self, planned_s: float | None, held: Collection[str] = ()) -> Snapshot:
         """What is known now."""
+        ...
+
+    def movable(self, topic: str) -> bool:
+        """Whether its move before is far enough. It soon is: agents that do not answer are given up."""
         ...
 
     def unheard(self) -> list[str]:
@@ -180,6 +185,8 @@ class Rebalancer:
         refused = ""
         why = Why(execution.plan.policy, step.reason, number, step.forecast)
         try:
+            while not self._leader.movable(step.topic):  # its move before is just being ended
+                await self._clock.sleep(_LOOK_S)
             self._restraint.moved(step.topic, self._clock.now())
             await self._leader.decisions.move(step.topic, step.strategy, step.brokers, why)
             execution.moved(step.topic, self._clock.now())
