@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from nearcast.fleet.cluster import Cluster
+from nearcast.fleet.ports import free_port
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.transport.endpoint import NATS, REDIS, Tls
 
-__all__ = ["Server", "run_nats", "run_redis"]
+__all__ = ["Server", "run_nats", "run_nats_cluster", "run_redis"]
 
 
 def run_nats(
@@ -53,3 +55,25 @@ async def _run(spec: ServerSpec) -> AsyncIterator[Server]:
             yield server
         finally:
             await server.kill()
+
+
+@asynccontextmanager
+async def run_nats_cluster(
+    name: str = "nats", *, servers: int = 3, racks: int | None = None
+) -> AsyncIterator[list[Server]]:
+    """NATS servers that keep streams together, each on a rack of its own, or on so many racks in turn.
+
+    Raises FleetError when one does not start.
+    """
+    ports = tuple(free_port() for _ in range(servers))
+    with tempfile.TemporaryDirectory(prefix="nearcast-test-") as state:
+        started: list[Server] = []
+        try:
+            for number, port in enumerate(ports):
+                cluster = Cluster(name, port, ports, f"rack{number % (racks or servers) + 1}")
+                spec = ServerSpec(NATS, f"{name}-{number + 1}", jetstream=True, cluster=cluster)
+                started.append(await Server.start(spec, Path(state)))
+            yield started
+        finally:
+            for server in started:
+                await server.kill()
