@@ -175,3 +175,25 @@ def test_a_redis_broker_refuses_persistent_topics_and_says_why(tmp_path: Path) -
         assert fleet.run("topic", "set", "t", "--persistent", "--retain", "soon").code == 1
     finally:
         fleet.stop()
+
+
+def test_a_slow_reader_is_told_what_retention_removed_and_sub_reads_from_the_first(kept: Fleet) -> None:
+    async def test(config: Config) -> None:
+        await keep(config, "short", LogSpec(3, retain_messages=2))
+        reports: list[Gap | Discontinuity] = []
+        async with open_client(config) as sender, open_client(config) as receiver:
+            for number in range(1, 4):
+                await publish(sender, "short", number, number)
+            (oldest, _) = await take(receiver, "short", 2, "first")
+            assert int(oldest.payload) == 2, "two records are kept"
+            for number in range(4, 8):
+                await publish(sender, "short", number, number)
+            assert oldest.position is not None
+            later = await receiver.subscribe("short", since=oldest.position, on_report=reports.append)
+            assert numbers([await anext(later), await anext(later)]) == [6, 7]
+            assert [type(report) for report in reports] == [Discontinuity]
+
+    on(kept, test)
+    shown = kept.run("sub", "short", "--since", "first", "--count", "2")
+    assert shown.out.split() == ["6", "7"]
+    assert "2 of 3 replicas acknowledge" in kept.run("topic", "show", "short").out

@@ -14,6 +14,7 @@ import typer
 
 from nearcast.cli.options import ConfigFile, Site
 from nearcast.client import Client, open_client
+from nearcast.client.log_subscription import Since, parse_since
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.topic import validate_topic
@@ -25,6 +26,12 @@ def subscribe(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     *,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many messages.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE", help="Of a persistent topic: first, new, a time (seconds since 1970), or a position."
+        ),
+    ] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="End after so many seconds.")] = None,
     site: Site = "",
     config: ConfigFile = None,
@@ -37,10 +44,11 @@ def subscribe(
     What may be missing is reported: on standard error, or as JSON objects among the messages.
     """
     validate_topic(topic)
+    begin = None if since is None else parse_since(since)
     loaded = load_config(config)
 
     def serve(stopped: asyncio.Event) -> Coroutine[Any, Any, int]:
-        return _serve(loaded, site, topic, count=count, seconds=seconds, as_json=as_json, stopped=stopped)
+        return _serve(loaded, site, topic, since=begin, count=count, seconds=seconds, as_json=as_json, stopped=stopped)
 
     raise typer.Exit(run_until_stopped(serve))
 
@@ -50,6 +58,7 @@ async def _serve(
     site: str,
     topic: str,
     *,
+    since: Since | None,
     count: int | None,
     seconds: float | None,
     as_json: bool,
@@ -58,7 +67,7 @@ async def _serve(
     report = _report_json if as_json else _report
     async with open_client(config, site=site) as client:
         show = partial(_show_json, client) if as_json else _show
-        subscription = await client.subscribe(topic, on_report=report)
+        subscription = await client.subscribe(topic, on_report=report, since=since)
         print(f"subscribed to {topic}", file=sys.stderr, flush=True)
 
         async def take() -> None:
@@ -93,6 +102,8 @@ def _show_json(client: Client, message: Message) -> None:
             "seq": message.seq,
             "latency_ms": round((client.time_ns() - message.sent_ns) / 1e6, 3),
         }
+    if message.position is not None:
+        facts["position"] = str(message.position)
     try:
         facts["text"] = message.payload.decode()
     except UnicodeDecodeError:

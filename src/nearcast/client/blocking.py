@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from nearcast.client.client import Client
+from nearcast.client.log_subscription import Since
 from nearcast.client.open import open_client
 from nearcast.client.subscription import OnReport, Overflow, Subscription
 from nearcast.domain.errors import LinkClosed
@@ -86,10 +87,11 @@ class BlockingClient:
         on_report: OnReport | None = None,
         buffer: int = 65_536,
         overflow: Overflow = Overflow.DROP_OLDEST,
+        since: Since | None = None,
     ) -> "BlockingSubscription":
         """As `Client.subscribe`. `on_report` is called in the client's own thread."""
         subscription = self._thread.call(
-            lambda: self._client.subscribe(topic, on_report=on_report, buffer=buffer, overflow=overflow)
+            lambda: self._client.subscribe(topic, on_report=on_report, buffer=buffer, overflow=overflow, since=since)
         )
         return BlockingSubscription(subscription, self._thread)
 

@@ -29,6 +29,16 @@ FIRST, NEW = "first", "new"
 _RETRY_S = 0.2
 
 
+def parse_since(text: str) -> Since:
+    """As people write it. Raises ConfigError."""
+    if text in {FIRST, NEW}:
+        return text
+    try:
+        return Position.parse(text) if "~" in text else float(text)
+    except ValueError:
+        raise ConfigError(f"since is {text!r}; expected {FIRST}, {NEW}, seconds since 1970, or a position") from None
+
+
 class LogSubscription(Subscription):
     """It waits for the application: nothing is dropped, and at most `buffer` messages are held."""
 

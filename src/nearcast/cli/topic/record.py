@@ -15,6 +15,7 @@ def record_facts(record: TopicRecord) -> dict[str, object]:
         "older_routes": len(record.routes) - 1,
         "lost_agents": record.lost,
         "by_ring": False,
+        "log": record.log,
     }
 
 
@@ -30,4 +31,5 @@ def implied_facts(topic: str, ring: Ring) -> dict[str, object]:
         "older_routes": 0,
         "lost_agents": (),
         "by_ring": True,
+        "log": None,
     }

@@ -11,6 +11,7 @@ from nearcast.cli.output import print_json
 from nearcast.cli.places import places_of, show_place, topic_places
 from nearcast.cli.topic.promise import promise_facts, standings_of
 from nearcast.cli.topic.record import implied_facts, record_facts
+from nearcast.domain.log import Segment
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
@@ -48,6 +49,11 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
         if facts["moving_to"]:
             newest = found.newest
             print(f"  preparing: epoch {newest.epoch}, {newest.strategy} on {', '.join(newest.brokers)}")
+        if found.log is not None:
+            spec = found.log.spec
+            print(f"  persistent: {spec.quorum} of {spec.replicas} replicas acknowledge; segments, the oldest first:")
+            for segment in found.log.segments:
+                print(f"    epoch {segment.epoch} at {segment.broker}, {_end(segment)}")
         if found.lost:
             print(f"  agents that do not answer: {', '.join(found.lost)}")
     for place in places:
@@ -64,3 +70,9 @@ def _promise(facts: dict[str, object]) -> str:
         text += f"; measured {facts['measured_ms']:.1f} ms on {facts['samples']} messages"
     kept = facts["kept"]
     return text if kept is None else f"{text}: {'kept' if kept else 'BROKEN'}"
+
+
+def _end(segment: Segment) -> str:
+    if segment.end is None:
+        return "open"
+    return "empty" if segment.empty else f"sealed at record {segment.end}"
