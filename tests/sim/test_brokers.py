@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from nearcast.coordinator import Coordinator, Operator
 from nearcast.coordinator.brokers import least_routes
 from nearcast.domain.broker import Presence
 from nearcast.domain.errors import BrokerRefused, MoveRefused
+from nearcast.domain.log import LogSpec, Segment, TopicLog
 from nearcast.domain.route import Route, Strategy
 from nearcast.fleet.provisioner import Rented
 from nearcast.sim.check import CheckResult, check
@@ -432,3 +434,19 @@ def test_a_seed_in_which_servers_come_and_go(faults: bool) -> None:
     notes = [event[2] for event in history.events if event[0] == "fault"]
     assert any("is rented" in note for note in notes)
     assert any("is removed" in note for note in notes)
+
+
+@in_virtual_time
+async def test_a_broker_that_keeps_a_part_of_a_log_does_not_go(start_fleet: StartFleet) -> None:
+    fleet = await start_fleet("b0", "b1")
+    await leader(fleet).move("t", Strategy.SINGLE, ("b1",))
+    await leader(fleet).move("t", Strategy.SINGLE, ("b0",))
+    await leader(fleet).brokers.drain("b1")
+    await until(fleet, lambda: not leader(fleet).brokers.left("b1") and "b1" not in leader(fleet).ring.brokers)
+    move = leader(fleet).moves["t"]
+    log = TopicLog("id", LogSpec(1), (Segment(1, "b1", 5), Segment(2, "b0")))
+    move.record = replace(move.record, log=log)
+    with pytest.raises(BrokerRefused, match=r"keeps a part of the log of 1 persistent topics \(t\)"):
+        await leader(fleet).brokers.remove("b1")
+    move.record = replace(move.record, log=log.without((1,)))
+    await removed(fleet, "b1")

@@ -233,8 +233,23 @@ class Brokers:
         if left:
             some = ", ".join(left[:MOST_TOPICS]) + (", ..." if len(left) > MOST_TOPICS else "")
             raise BrokerRefused(f"broker {name!r} is not empty: {len(left)} topics are still there ({some})")
+        kept = self._kept(name)
+        if kept:
+            raise BrokerRefused(
+                f"broker {name!r} keeps a part of the log of {len(kept)} persistent topics"
+                f" ({', '.join(kept[:MOST_TOPICS])}): it can go when retention has removed that"
+            )
         if name in self._leader.ring.brokers:
             raise BrokerRefused(f"broker {name!r} is still in the ring: topics that no route names belong to it")
+
+    def _kept(self, name: str) -> list[str]:
+        """Persistent topics of which there are segments at this broker."""
+        logs = ((topic, move.record.log) for topic, move in sorted(self._leader.moves.items()))
+        return [
+            topic
+            for topic, log in logs
+            if log is not None and any(each.broker == name and not each.empty for each in log.segments)
+        ]
 
     def _find(self, name: str) -> BrokerRecord | None:
         return self._records.get(name) or self._files.get(name)

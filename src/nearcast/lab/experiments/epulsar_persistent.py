@@ -103,7 +103,7 @@ def _draw(by_kind: dict[Kind, list[Round]], figure: "Figure") -> None:
     axes.set_ylabel("share of kills")
     axes.set_xlim(left=0)
     axes.set_ylim(0, 1.05)
-    axes.set_title("a server is killed (-9) under traffic: nothing acknowledged is lost, and writing goes on")
+    axes.set_title("a server is killed (-9) under traffic: how long nothing was acknowledged")
     axes.legend(loc="lower right", fontsize="small")
 
 
