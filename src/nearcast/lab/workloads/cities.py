@@ -6,6 +6,7 @@ pings, by least absolute deviations: 12.4 ms and 15.3 ms more for every 1,000 km
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ MS_PER_KM = 0.0153
 _EARTH_KM = 6371.0
 _COUNTRY = "United States"
 _FAR_AWAY = ("Honolulu",)  # an ocean away from all others
+_INNER = re.compile(r"(?<=[a-z])(?=[A-Z])")  # there it is NewYork
 _NODES = "latency/wondernetwork2020_nodes.json"
 _MATRIX = "latency/wondernetwork2020_avg_ms.npy"
 
@@ -83,7 +85,7 @@ def measured(data: Path) -> Cities:
         raise ConfigError(f"{data}: the pings between cities cannot be read: {error}") from error
     at = np.array([row for row, node in enumerate(nodes) if node[2] == _COUNTRY and node[1] not in _FAR_AWAY])
     kept, rtt_ms = _known(matrix[np.ix_(at, at)].astype(np.float64))
-    return Cities(tuple(str(nodes[row][1]) for row in at[kept].tolist()), rtt_ms)
+    return Cities(tuple(_INNER.sub(" ", str(nodes[row][1])) for row in at[kept].tolist()), rtt_ms)
 
 
 def read_matrix(path: Path, first: str) -> Cities:
