@@ -463,3 +463,11 @@ async def test_a_message_that_is_too_large_is_refused_and_uses_no_number(
     await fleet.publish(sender, "t", b"x" * 1_000_000)
     result = await finish(fleet)
     assert (result.clean, result.delivered) == (True, 1)
+
+
+@in_virtual_time
+async def test_a_name_that_no_server_could_carry_is_refused(start_fleet: StartFleet) -> None:
+    """Agents answer on a subject that has it: with a space in it, nobody would ever be answered."""
+    fleet = await start_fleet()
+    with pytest.raises(ConfigError, match=r"client name: .*' ' at position 2"):
+        fleet.start_client("my client")

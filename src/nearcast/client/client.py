@@ -26,7 +26,7 @@ from nearcast.control.subscriber import Subscriber
 from nearcast.control.tally import Tally
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import Pace, Whereabouts
-from nearcast.domain.errors import ConfigError, LinkClosed, LogRefused, TopicChanged
+from nearcast.domain.errors import ConfigError, LinkClosed, LogRefused, TopicChanged, TopicNameError
 from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
@@ -67,6 +67,10 @@ class Client:
         gateway: str = "",
         logs: LogSites | None = None,
     ) -> None:
+        try:
+            validate_topic(name)  # it is part of a subject that agents answer on
+        except TopicNameError as error:
+            raise ConfigError(f"client name: {error}") from None
         self.name = name
         self.rejects = Rejects()
         self._ring = ring

@@ -68,7 +68,8 @@ def _broken_promises(plan: Plan, now: Snapshot, topics: dict[str, int], brokers:
         return []
     topic, source, receiver = np.array(single, dtype=np.int64).T
     was_s, will_s = places.expected_s(topic, source), places.expected_s(topic, receiver)
-    allowed_s = np.fmax(places.bound_s[topic], was_s)
+    # Where nobody knows what it is now, nobody can say that it gets worse.
+    allowed_s = np.maximum(places.bound_s[topic], np.nan_to_num(was_s, nan=np.inf))
     return [
         f"topic {now.topics[topic[at]]!r} would be at {1e3 * will_s[at]:.1f} ms on {now.brokers[receiver[at]]!r}, where"
         f" {1e3 * places.bound_s[topic[at]]:.1f} ms are promised; now it is at {1e3 * was_s[at]:.1f} ms"

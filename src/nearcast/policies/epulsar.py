@@ -5,13 +5,14 @@ topics of overloaded brokers (see `overload`). Each is given the broker with the
 keep its promise and are not overloaded by it; those with the fewest such brokers choose first. `all-pairs` is the same
 with every single client in view, where `epulsar` has the middle of them and how far the farthest are away.
 
-A topic moves for its promise only to a broker that is better by a tenth at least, so that it does not go to and fro
-between two that are nearly equal. Topics on several brokers are left alone.
+A topic moves for its promise only to a broker that is better by a twentieth at least, of what differs between
+brokers, so that it does not go to and fro between two that are nearly equal. Topics on several brokers are left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,15 +31,19 @@ ALL_PAIRS = "all-pairs"
 _AT_ONCE = 4096  # topics whose worst cases at all brokers are in memory at a time
 _FEW = 8
 _SHOWN = 5  # candidates that a step tells of
-_BETTER = 0.9
+_BETTER = 0.95
 _NOBODY = np.zeros(0, dtype=np.int64)
 
-Predict = Callable[[Places, Ints], Floats]
-"""(what is known, topics) -> the worst case of each at every broker, in seconds."""
+
+class Prediction(NamedTuple):
+    """`worst_s` of topics at every broker, and what of that is the `same_s` at all of them."""
+
+    worst_s: Callable[[Places, Ints], Floats]
+    same_s: Callable[[Places, Ints], Floats]
 
 
 def epulsar(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
-    return _planned(NAME, snapshot, settings, now_s, by_middles)
+    return _planned(NAME, snapshot, settings, now_s, BY_MIDDLES)
 
 
 def all_pairs(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
@@ -47,7 +52,7 @@ def all_pairs(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
             f"snapshot: policy {ALL_PAIRS!r} needs the place of every client, and there are none: agents report the"
             f" middles of a topic's clients, however many they are. It is for the lab; a fleet has {NAME!r}"
         )
-    return _planned(ALL_PAIRS, snapshot, settings, now_s, by_clients)
+    return _planned(ALL_PAIRS, snapshot, settings, now_s, BY_CLIENTS)
 
 
 # Section 3.4.1: what a broker would mean for a topic
@@ -81,10 +86,14 @@ def by_clients(places: Places, topics: Ints) -> Floats:
     return found
 
 
+BY_MIDDLES = Prediction(by_middles, lambda places, topics: places.deviation_s[topics])
+BY_CLIENTS = Prediction(by_clients, lambda _places, topics: np.zeros(len(topics)))
+
+
 # Algorithm 1
 
 
-def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, predict: Predict) -> Plan:
+def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, predict: Prediction) -> Plan:
     places = snapshot.places
     if places is None:
         raise SnapshotError(f"snapshot: policy {name!r} needs to know where brokers and clients are, and nobody said")
@@ -108,7 +117,7 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
     if held:
         reasons.append(f"{held} topics stay although their promise is broken: they are held back, having moved lately")
     if stayed:
-        reasons.append(f"{stayed} topics stay although their promise is broken: no broker is better by a tenth")
+        reasons.append(f"{stayed} topics stay although their promise is broken: no broker is better by a twentieth")
     usable = np.flatnonzero(snapshot.usable).tolist()
     ratios = burden.bandwidth_ratios
     return Plan(
@@ -130,7 +139,7 @@ def _relieving(burden: Burden, may_leave: Bools, gone: Ints = _NOBODY) -> dict[i
 
 
 def _place(
-    snapshot: Snapshot, burden: Burden, leaving: dict[int, str], predict: Predict
+    snapshot: Snapshot, burden: Burden, leaving: dict[int, str], predict: Prediction
 ) -> tuple[dict[int, Step], int]:
     """The steps of topics that move, those with the fewest brokers to go to first; and how many stay although their
     promise is broken. `burden` follows."""
@@ -147,7 +156,7 @@ def _place(
         source = int(burden.broker[topic])
         full: list[int] = []
         for receiver, worst_s in candidates.of(row, burden):
-            if leaving[topic] == "" and (receiver == source or worst_s > _BETTER * candidates.now_s[row]):
+            if leaving[topic] == "" and (receiver == source or not candidates.is_better(row, worst_s)):
                 stayed += 1  # and those that come after are worse still
                 break
             if worst_s > max(places.bound_s[topic], candidates.now_s[row]):
@@ -172,7 +181,7 @@ class _Candidates:
     kept, and the others are found again for the few topics that come to need them.
     """
 
-    def __init__(self, snapshot: Snapshot, topics: Ints, predict: Predict) -> None:
+    def __init__(self, snapshot: Snapshot, topics: Ints, predict: Prediction) -> None:
         assert snapshot.places is not None
         self._places = snapshot.places
         self._names = snapshot.brokers
@@ -186,10 +195,11 @@ class _Candidates:
         self.feasible: Ints = np.empty(len(topics), dtype=np.int64)
         self._keeps: Ints = np.empty(len(topics), dtype=np.int64)
         self.now_s: Floats = np.empty(len(topics))  # what is predicted for where a topic is: like is compared with like
+        self._same_s = predict.same_s(self._places, topics)
         broker = snapshot.members[snapshot.first[:-1]][topics]
         for start in range(0, len(topics), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            worst_s = predict(self._places, topics[part])
+            worst_s = predict.worst_s(self._places, topics[part])
             self.now_s[part] = worst_s[np.arange(len(worst_s)), broker[part]]
             worst_s = worst_s[:, self._usable]
             keeps = (worst_s <= self._places.bound_s[topics[part]][:, None]).sum(axis=1)
@@ -201,6 +211,11 @@ class _Candidates:
             self._best[part] = np.take_along_axis(best, order, axis=1)
             self._worst_s[part] = np.take_along_axis(values, order, axis=1)
 
+    def is_better(self, row: int, worst_s: float) -> bool:
+        """By enough to move for it."""
+        same_s = float(self._same_s[row])
+        return worst_s - same_s <= _BETTER * (float(self.now_s[row]) - same_s)
+
     def of(self, row: int, burden: Burden) -> Iterator[tuple[int, float]]:
         """(broker, worst case there). Beyond the best few, only those that it would fit."""
         count, few = int(self.feasible[row]), self._best.shape[1]
@@ -209,7 +224,7 @@ class _Candidates:
             yield int(self._usable[best[at]]), float(worst_s[at])
         fitting = burden.fitting(int(self._topics[row]))[self._usable] if count > few else np.zeros(0, dtype=np.bool_)
         if fitting.any():
-            all_s = self._predict(self._places, self._topics[row : row + 1])[0, self._usable]
+            all_s = self._predict.worst_s(self._places, self._topics[row : row + 1])[0, self._usable]
             order = np.argsort(all_s, kind="stable")[few:count]
             for at in order[fitting[order]].tolist():
                 yield int(self._usable[at]), float(all_s[at])

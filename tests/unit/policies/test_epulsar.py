@@ -92,10 +92,24 @@ def test_where_no_broker_keeps_the_promise_the_best_is_taken_and_it_is_said(poli
 
 
 def test_it_does_not_go_to_a_broker_that_is_hardly_better(policy: Policy) -> None:
-    snapshot = seen({"t": ([24.0], [24.0], 40.0)}, {"a": [], "b": [load("t", 1.0)], "c": []})
+    snapshot = seen({"t": ([24.5], [24.5], 40.0)}, {"a": [], "b": [load("t", 1.0)], "c": []})
     plan = policy(snapshot, Settings(), 0.0)
     assert not plan.steps
-    assert plan.reasons == ("1 topics stay although their promise is broken: no broker is better by a tenth",)
+    assert plan.reasons == ("1 topics stay although their promise is broken: no broker is better by a twentieth",)
+
+
+def test_followers_who_are_far_apart_do_not_hide_that_one_broker_is_better(policy: Policy) -> None:
+    """Three sites 30 ms from each other, 10 of them height; the leader is at a, six followers at b and one at c."""
+    corners = np.array([(0.0, 0.0), (20.0, 0.0), (10.0, 10.0 * 3**0.5)]) / 1e3
+    sites = Spots(corners, np.full(3, 5e-3))
+    at = np.array([0, *[1] * 6, 2])
+    leads = np.arange(8) == 0
+    clients = Clients(np.zeros(8, dtype=np.int64), sites[at], leads, ~leads)
+    for source in (1, 2):
+        places = gathered(clients, sites, np.array([source]), np.array([0.040]))
+        loads: dict[str, list[TopicLoad]] = {"a": [], "b": [], "c": []}
+        loads["abc"[source]].append(load("t", 1.0))
+        assert moves(policy(fleet(loads, places=places), Settings(), 0.0)) == {"t": ("a",)}
 
 
 def test_a_broker_that_it_would_overload_is_passed_over(policy: Policy) -> None:
