@@ -1,23 +1,27 @@
 """Plans that an operator asks for, and those that the leader makes by itself, in virtual time."""
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from nearcast.control.loop import LoopSettings
 from nearcast.coordinator import Operator
-from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.domain.plan import Plan, Step
 from nearcast.domain.route import Strategy
+from nearcast.domain.whereabouts import BrokerPlace, Spot
 from nearcast.policies.settings import Settings
 from nearcast.sim.deployment import BUS, DIALECT, Deployment
 from nearcast.sim.loop import in_virtual_time
 from nearcast.wire.loads import Load
+from nearcast.wire.places import Placed
 from nearcast.wire.rebalancing import Rebalancing
 
 StartFleet = Callable[..., Awaitable[Deployment]]
 CAPACITY = 1000.0
 TOPICS = ("x", "y", "z")
+_LAG = 9  # reports, one a second
 
 
 def operator_of(fleet: Deployment) -> Operator:
@@ -143,6 +147,32 @@ async def test_by_itself_it_relieves_a_broker_that_carries_too_much(start_fleet:
         report(fleet, 300.0)
         await fleet.sleep(1.0)
     assert where(fleet) != [("b0",)] * 3
+
+
+@in_virtual_time
+async def test_who_uses_too_much_processor_is_relieved_once_although_its_use_falls_later_than_its_messages(
+    start_fleet: StartFleet,
+) -> None:
+    """As servers were seen to: clients count a topic elsewhere at once, its server is busy for seconds yet."""
+    fleet = await start_fleet(loop=LoopSettings(policy="epulsar", every_s=5.0, rest_s=0.0))
+    leader = fleet.leader
+    assert leader is not None
+    topics = [f"t{number}" for number in range(8)]
+    for topic in topics:
+        await leader.move(topic, Strategy.SINGLE, ("b0",))
+    lately = {broker: deque([0.0], maxlen=_LAG) for broker in ("b0", "b1", "b2")}
+    for second in range(60):
+        for broker, used in lately.items():
+            here = [topic for topic in topics if broker in leader.moves[topic].record.newest.brokers]
+            loads = tuple(TopicLoad(topic, 10.0, 100.0, 10.0, 100.0, 1, 10) for topic in here)
+            used.append(len(here) / len(topics))
+            report = BrokerReport(
+                broker, fleet.now, 100.0 * len(here), 1e6, loads, Resources(used[0]), Resources(cores=1.05)
+            )
+            leader.reports.heard(Load(report), fleet.now)
+            leader.placed(Placed(BrokerPlace(broker, Spot((0.0, 0.0), 0.0), ()), second + 1))
+        await fleet.sleep(1.0)
+    assert sum(leader.moves[topic].record.newest.brokers != ("b0",) for topic in topics) == 1
 
 
 @in_virtual_time

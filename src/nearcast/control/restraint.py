@@ -1,21 +1,26 @@
 """Not too much at once, and nothing to and fro: what the loop holds back of what a policy wants.
 
 A topic that has moved rests for `rest_s`, and moves at most `per_hour` times in any hour. A broken promise counts when
-it was seen in `hits` reports in a row.
+it was seen in `hits` reports in a row. A broker that was relieved rests until that can show: clients count a topic
+elsewhere at once, and its old server is busy for seconds yet with what has come before.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nearcast.domain.plan import Plan
 
 _HOUR_S = 3600.0
+_SHOWN_S = (
+    15.0  # after a relief: a server was busy for up to 9 s with what had piled up, and 5 s later that is reported
+)
 
 
 class Restraint:
-    __slots__ = ("_hits", "_moved_s", "_need", "_per_hour", "_rest_s")
+    __slots__ = ("_hits", "_moved_s", "_need", "_per_hour", "_relieved_s", "_rest_s")
 
     def __init__(self, rest_s: float, per_hour: int, hits: int) -> None:
         self._rest_s = rest_s
@@ -23,6 +28,7 @@ class Restraint:
         self._need = hits
         self._moved_s: dict[str, deque[float]] = {}
         self._hits: dict[str, int] = {}
+        self._relieved_s: dict[str, float] = {}
 
     def moved(self, topic: str, now_s: float) -> None:
         self._moved_s.setdefault(topic, deque(maxlen=self._per_hour)).append(now_s)
@@ -41,9 +47,18 @@ class Restraint:
         resting = {topic for topic, at_s in self._moved_s.items() if now_s < self._free_s(at_s)}
         return resting | {topic for topic, hits in self._hits.items() if hits < self._need}
 
+    def relieved(self, brokers: Iterable[str], now_s: float) -> None:
+        self._relieved_s |= dict.fromkeys(brokers, now_s)
+
+    def resting(self, now_s: float) -> set[str]:
+        """Brokers whose use of processors and memory is not yet what it is going to be."""
+        self._relieved_s = {name: at_s for name, at_s in self._relieved_s.items() if now_s < at_s + _SHOWN_S}
+        return set(self._relieved_s)
+
     def forget(self) -> None:
         self._moved_s.clear()
         self._hits.clear()
+        self._relieved_s.clear()
 
     def _free_s(self, at_s: deque[float]) -> float:
         spent = len(at_s) == self._per_hour

@@ -234,7 +234,7 @@ class Coordinator:
             )
         return epoch
 
-    def snapshot(self, planned_s: float | None, held: Collection[str] = ()) -> Snapshot:
+    def snapshot(self, planned_s: float | None, held: Collection[str] = (), relieved: Collection[str] = ()) -> Snapshot:
         """What a policy may see now."""
         now = self._clock.now()
         told = self.places.fresh_places(now)
@@ -252,6 +252,7 @@ class Coordinator:
             renting=self.brokers.joining_count,
             named=[each.topic for place in told for each in place.topics],
             held=held,
+            relieved=relieved,
         )
         return replace(found, places=places_of(found, told, self.promises.slos))
 

@@ -56,7 +56,7 @@ class Leader(Protocol):
     @property
     def decisions(self) -> Decisions: ...
 
-    def snapshot(self, planned_s: float | None, held: Collection[str] = ()) -> Snapshot:
+    def snapshot(self, planned_s: float | None, held: Collection[str] = (), relieved: Collection[str] = ()) -> Snapshot:
         """What is known now."""
         ...
 
@@ -100,7 +100,8 @@ class Rebalancer:
 
     def seen(self) -> Snapshot:
         """What a policy sees now."""
-        return self._leader.snapshot(self._planned_s, self._restraint.held(self._clock.now()))
+        now_s = self._clock.now()
+        return self._leader.snapshot(self._planned_s, self._restraint.held(now_s), self._restraint.resting(now_s))
 
     def observed(self, promises: Iterable[tuple[str, bool]]) -> None:
         """What one report says of topics that have a promise, and whether it is broken: a broken one is looked at
@@ -162,6 +163,7 @@ class Rebalancer:
         self._running = (number, execution)
         if plan.steps:
             self._planned_s = now.at_s
+        self._restraint.relieved(plan.relieved, self._clock.now())
         if plan.rent:
             self._crew.start(self._rent(plan.rent), "servers are rented")
         self._go_on(number, execution)
@@ -175,6 +177,8 @@ class Rebalancer:
     def _go_on(self, number: int, execution: Execution) -> None:
         for step in execution.due(self._clock.now()):
             self._crew.start(self._carry_out(number, execution, step), f"step of {step.topic}")
+        if execution.over:
+            self._restraint.relieved(execution.plan.relieved, self._clock.now())
         if execution.over and self._missed:
             self._look.set()
         if execution.over and not execution.stopped:

@@ -67,6 +67,8 @@ class Plan:
     brokers that nothing is left on once every step is done, to be given back. `reasons` say why there are servers to
     rent or release, why the ring changes, and what was wanted and could not be had.
 
+    `relieved`: brokers that topics leave because they carry too much.
+
     `load_ratios` is what the policy expects of every broker that it may use, once all is done: an estimate.
     """
 
@@ -78,6 +80,7 @@ class Plan:
     release: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     load_ratios: tuple[tuple[str, float], ...] = ()
+    relieved: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:

@@ -62,7 +62,8 @@ class Snapshot:
 
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
     `places`: where brokers and clients are, if that is known. `held`: topics that a policy for promises leaves where
-    they are, since they have moved too lately.
+    they are, since they have moved too lately. `relieved`: brokers that topics have left for their load, too lately for
+    that to show in the processors and memory that they use.
     The capacity of a broker that has not said what it can send is infinite.
     """
 
@@ -86,6 +87,7 @@ class Snapshot:
     members: Ints
     entries: Entries
     held: Bools
+    relieved: Bools
     places: Places | None = None
 
     @classmethod
@@ -102,6 +104,7 @@ class Snapshot:
         renting: int = 0,
         named: Collection[str] = (),
         held: Collection[str] = (),
+        relieved: Collection[str] = (),
         places: Places | None = None,
     ) -> Self:
         """One report per broker; a broker without a site gets ''. Raises SnapshotError where the facts contradict.
@@ -138,6 +141,7 @@ class Snapshot:
             members=members,
             entries=_entries_of(brokers, topics, loads),
             held=_bools([topic in held for topic in topics]),
+            relieved=_bools([name in relieved for name in brokers]),
             places=_fitting(places, brokers, topics),
         )
 

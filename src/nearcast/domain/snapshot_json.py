@@ -62,12 +62,15 @@ class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`report` is null for a broker that has not reported."""
+    """`report` is null for a broker that has not reported. `relieved`: of topics, too lately for that to show in its
+    processors and memory.
+    """
 
     name: _Name
     report: _Report | None
     site: str = ""
     draining: bool = False
+    relieved: bool = False
 
 
 class _Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,8 +111,10 @@ def write_snapshot(snapshot: Snapshot) -> bytes:
     """Equal snapshots give equal bytes."""
     reports = {report.broker: report for report in snapshot.reports()}
     brokers = tuple(
-        _Broker(name, _written(reports.get(name)), site, bool(draining))
-        for name, site, draining in zip(snapshot.brokers, snapshot.sites, snapshot.draining, strict=True)
+        _Broker(name, _written(reports.get(name)), site, bool(draining), bool(relieved))
+        for name, site, draining, relieved in zip(
+            snapshot.brokers, snapshot.sites, snapshot.draining, snapshot.relieved, strict=True
+        )
     )
     routes = tuple(_Route(topic, each.epoch, each.strategy, each.brokers) for topic, each in snapshot.routes().items())
     ring = _Ring(snapshot.ring.brokers, snapshot.ring.version, snapshot.ring.vnodes)
@@ -203,6 +208,7 @@ def _snapshot_of(file: _File) -> Snapshot:
         renting=file.renting,
         named=[] if places is None else [each.topic for each in places.topics],
         held=file.held,
+        relieved=[broker.name for broker in file.brokers if broker.relieved],
     )
     return found if places is None else replace(found, places=places_json.read(places, found.brokers, found.topics))
 

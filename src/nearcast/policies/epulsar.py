@@ -104,13 +104,15 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
     violated = movable & places.promised & (places.worst_s > places.bound_s)
     leaving = dict.fromkeys(np.flatnonzero(violated).tolist(), "")
     leaving |= _relieving(burden, movable & ~violated, np.flatnonzero(violated))
+    resting = int(np.count_nonzero(burden.unrelieved()))
+    for_load = {topic for topic, why in leaving.items() if why}
     steps, stayed = _place(snapshot, burden, leaving, predict)
     # Where the heaviest find no other broker, lighter ones may.
     untried = movable.copy()
-    untried[[topic for topic, why in leaving.items() if why]] = False
-    untried[list(steps)] = False
+    untried[[*for_load, *steps]] = False
     while leaving := _relieving(burden, untried & burden.may_fit()):
         steps |= _place(snapshot, burden, leaving, predict)[0]
+        for_load |= leaving.keys()
         untried[list(leaving)] = False
     reasons = []
     held = int(np.count_nonzero(snapshot.held & places.promised & (places.worst_s > places.bound_s)))
@@ -118,6 +120,11 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
         reasons.append(f"{held} topics stay although their promise is broken: they are held back, having moved lately")
     if stayed:
         reasons.append(f"{stayed} topics stay although their promise is broken: no broker is better by a twentieth")
+    if resting:
+        reasons.append(
+            f"{resting} brokers keep their topics although they use too much: it may not show yet that others have left"
+            " them"
+        )
     usable = np.flatnonzero(snapshot.usable).tolist()
     ratios = burden.bandwidth_ratios
     return Plan(
@@ -126,6 +133,7 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
         steps=tuple(steps.values()),
         reasons=tuple(reasons),
         load_ratios=tuple((snapshot.brokers[at], float(ratios[at])) for at in usable),
+        relieved=tuple(sorted({steps[topic].was_brokers[0] for topic in for_load & steps.keys()})),
     )
 
 

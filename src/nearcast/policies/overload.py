@@ -3,7 +3,8 @@
 A broker is overloaded when it uses more of its bandwidth, its processors or its memory than the watermark, or sends
 more messages a second than it may. Of bandwidth and of messages sent it is known what each topic takes with it. Of
 processors and memory it is not: there a topic counts by its messages, in and out, as in the paper, so that a broker is
-brought down to its rate times the watermark over what it uses. A limit that nobody has set is never exceeded.
+brought down to its rate times the watermark over what it uses. Both follow a move seconds late, so that a broker that
+was relieved is not relieved of them again until that shows. A limit that nobody has set is never exceeded.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nearcast.policies.rest import Rest
 from nearcast.policies.settings import Settings
 
 _CORES, _MEMORY, _MESSAGES = (RESOURCES.index(name) for name in ("cores", "memory_bytes", "out_messages_per_s"))
-_BANDWIDTH_AT, _MESSAGES_AT = 0, 3  # columns; processors and memory are between them
+_BANDWIDTH_AT, _USED_AT, _MESSAGES_AT = 0, slice(1, 3), 3  # columns; those in the middle are processors and memory
 
 
 class Burden:
@@ -32,6 +33,8 @@ class Burden:
         hardware = np.column_stack((snapshot.capacity, snapshot.most[:, [_CORES, _MEMORY]]))
         limit = np.column_stack((settings.watermark * hardware, snapshot.most[:, _MESSAGES]))
         self.limit: Floats = np.where(np.isnan(limit), np.inf, limit)
+        self._relief: Floats = self.limit.copy()  # what a broker is relieved down to
+        self._relief[snapshot.relieved, _USED_AT] = np.inf
         cost = _per_message(snapshot)
         self.load: Floats = np.column_stack((rest.load, _used_at_rest(snapshot, rest, cost), _sent(snapshot, rest)))
         self.share: Floats = np.column_stack(
@@ -43,7 +46,11 @@ class Burden:
 
     def overloaded(self) -> Bools:
         """Section 3.4.2."""
-        return np.asarray(self._snapshot.usable & (self.load > self.limit).any(axis=1))
+        return np.asarray(self._snapshot.usable & (self.load > self._relief).any(axis=1))
+
+    def unrelieved(self) -> Bools:
+        """Those that would be, had they not been relieved so lately."""
+        return np.asarray(self._snapshot.usable & (self.load > self.limit).any(axis=1) & ~self.overloaded())
 
     @property
     def bandwidth_ratios(self) -> Floats:
@@ -77,7 +84,7 @@ class Burden:
         """
         mine = self._order[self._starts[broker] : self._starts[broker + 1]]
         mine = mine[may_leave[mine]]
-        excess = self.load[broker] - self.limit[broker] - self.share[gone].sum(axis=0)
+        excess = self.load[broker] - self._relief[broker] - self.share[gone].sum(axis=0)
         taken: list[int] = []
         for kind in self._worst_first(broker):
             left = float(excess[kind] - self.share[taken, kind].sum())
@@ -100,7 +107,7 @@ class Burden:
         return f"{name} uses {load / self._snapshot.most[broker, kind - 1]:.2f} of its {what}"
 
     def _worst_first(self, broker: int) -> list[int]:
-        over = self.load[broker] / self.limit[broker]
+        over = self.load[broker] / self._relief[broker]
         found: list[int] = np.lexsort((np.arange(len(over)), -over)).tolist()
         return [kind for kind in found if over[kind] > 1]
 

@@ -99,6 +99,17 @@ def test_what_a_server_uses_is_what_it_says_and_the_messages_that_it_does_not_co
     assert report(redis, 10.0).used == Resources(out_messages_per_s=0.0), "it has fallen silent"
 
 
+def test_some_uneven_seconds_are_not_what_a_server_uses_and_a_step_shows_some_seconds_later_in_full() -> None:
+    analyzer = Analyzer("b1")
+    told = []
+    for at_s in range(31):
+        busy = at_s in (8, 9, 10, 11) or at_s > 20
+        analyzer.totals(Totals(at_s, 0, cores=0.9 if busy else 0.6))
+        told.append(report(analyzer, at_s).used.cores)
+    assert set(told[1:25]) == {0.6}
+    assert set(told[25:]) == {0.9}
+
+
 def nats_lists(at_s: float, **messages: int) -> Listening:
     """Plain subscriptions to t, each with what it has been sent so far, 100 bytes each."""
     plain = {key: (number, 100.0 * number) for key, number in messages.items()}

@@ -14,6 +14,16 @@ def test_a_topic_that_has_moved_rests() -> None:
     assert restraint.held(15.0) == set()
 
 
+def test_a_broker_that_topics_have_left_is_left_alone_until_that_shows() -> None:
+    restraint = Restraint(rest_s=0.0, per_hour=60, hits=1)
+    restraint.relieved(("a", "b"), 5.0)
+    restraint.relieved(("b",), 8.0)
+    assert restraint.resting(19.9) == {"a", "b"}
+    assert restraint.resting(20.0) == {"b"}
+    restraint.forget()
+    assert restraint.resting(20.0) == set()
+
+
 def test_in_no_hour_a_topic_moves_more_often_than_it_may() -> None:
     restraint = Restraint(rest_s=10.0, per_hour=3, hits=1)
     moved_s = []

@@ -35,6 +35,7 @@ def a_snapshot() -> Snapshot:
         draining=("b2",),
         planned_s=3.25,
         renting=1,
+        relieved=("b1",),
     )
 
 
@@ -51,6 +52,7 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
     assert (read.ring, read.ring.version) == (a_snapshot().ring, 2)
     assert (read.brokers, read.sites) == (("b1", "b2", "b3"), ("boston", "", ""))
     assert (read.draining.tolist(), read.silent.tolist()) == ([False, True, False], [False, False, True])
+    assert read.relieved.tolist() == [True, False, False]
 
 
 def test_where_everybody_is_is_read_as_it_was_written_and_so_are_topics_that_only_places_name() -> None:

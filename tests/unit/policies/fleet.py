@@ -29,6 +29,7 @@ def fleet(
     places: Places | None = None,
     used: Mapping[str, Resources] | None = None,
     most: Resources = UNKNOWN,
+    relieved: Collection[str] = (),
 ) -> Snapshot:
     """Topics are where they are seen, by a route of their own, unless `routes` says otherwise.
 
@@ -55,5 +56,6 @@ def fleet(
         draining=draining,
         planned_s=planned_s,
         renting=renting,
+        relieved=relieved,
         places=places,
     )
