@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 
 from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
-from nearcast.domain.places import Clients, Spots, gathered
+from nearcast.domain.places import Clients, Measured, Spots, gathered
 from nearcast.domain.plan import Plan
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, route
@@ -116,7 +116,9 @@ def _seen(fleet: Fleet, topic: str, broker: str) -> TopicLoad:
 
 
 def placed(seen: Snapshot) -> Snapshot:
-    """With places that follow from the order of brokers and topics: some promises can be kept, and some cannot."""
+    """With places that follow from the order of brokers and topics: some promises can be kept, and some cannot. Of half
+    of the topics their own broker was measured, and some others.
+    """
     count = len(seen.topics)
     topic = np.repeat(np.arange(count), 3)
     along = np.stack(((topic * 37 + np.arange(len(topic)) * 5) % 101, topic % 7), axis=1) / 1e3
@@ -126,7 +128,14 @@ def placed(seen: Snapshot) -> Snapshot:
     brokers[:, 0] = np.arange(len(brokers)) * 29 % 101 / 1e3
     bound_s = np.array([np.inf, 0.02, 0.08])[np.arange(count) % 3]
     broker_of = seen.members[seen.first[:-1]]
-    return replace(seen, places=gathered(clients, Spots(brokers, np.zeros(len(brokers))), broker_of, bound_s))
+    places = gathered(clients, Spots(brokers, np.zeros(len(brokers))), broker_of, bound_s)
+    measured = [
+        {at: (number * 31 + at * 17) % 101 / 1e3 for at in (own, *range(number % 3, len(brokers), 3))}
+        if number % 2
+        else {}
+        for number, own in enumerate(broker_of.tolist())
+    ]
+    return replace(seen, places=replace(places, measured=Measured.among([list(each.items()) for each in measured])))
 
 
 # Loads are whole numbers, so that sums do not depend on their order and ties are common.

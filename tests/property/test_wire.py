@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nearcast.domain.errors import WireError
 from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.log import REPLICAS, LogSpec
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
@@ -60,6 +61,11 @@ for kind in (control.RingChange, control.Renew, control.Welcome, control.Unsure,
     st.register_type_strategy(
         kind, st.builds(kind, **{name: each for name, each in filled.items() if name in kind.__struct_fields__})
     )
+# No log has an even number of replicas, or keeps nothing.
+limits = st.none() | st.integers(1, 2**63)
+st.register_type_strategy(
+    LogSpec, st.builds(LogSpec, st.sampled_from(REPLICAS), st.none() | st.floats(1, 1e9), limits, limits)
+)
 # Nor are figures that nobody can have counted taken.
 numbers, rates = st.integers(0, 10**6), st.floats(0, 1e12)
 counts = st.builds(TopicCount, st.from_regex(r"[a-z]{1,9}", fullmatch=True), numbers, numbers, numbers, numbers)
@@ -67,7 +73,9 @@ st.register_type_strategy(
     Counts, st.builds(Counts, names, st.floats(0.1, 3600), st.lists(counts, max_size=5).map(tuple))
 )
 # Nor times that cannot be.
-times, positions = st.floats(0, 1e9), st.builds(Position, st.lists(st.floats(-1, 1), max_size=8).map(tuple))
+times = st.floats(0, 1e9)
+rtts = st.lists(st.tuples(names, times), max_size=16).map(tuple)
+positions = st.builds(Position, st.lists(st.floats(-1, 1), max_size=8).map(tuple))
 st.register_type_strategy(
     Echo,
     st.builds(
@@ -80,12 +88,13 @@ st.register_type_strategy(
         uncertainty_s=st.none() | times,
         peers=st.just(()),
         wander_s=times,
+        rtts_s=rtts,
     ),
 )
-st.register_type_strategy(Located, st.builds(Located, names, positions, *(st.none() | times,) * 2, names, times))
+st.register_type_strategy(Located, st.builds(Located, names, positions, *(st.none() | times,) * 2, names, times, rtts))
 spots = st.builds(Spot, st.lists(st.floats(-1, 1), max_size=8).map(tuple), times)
 latencies = st.none() | st.builds(Latencies)
-topic_places = st.builds(TopicPlace, names, st.none() | spots, st.none() | spots, times, times, latencies)
+topic_places = st.builds(TopicPlace, names, st.none() | spots, st.none() | spots, times, times, latencies, rtts)
 broker_places = st.builds(BrokerPlace, names, spots, st.lists(topic_places, max_size=3).map(tuple))
 st.register_type_strategy(Placed, st.builds(Placed, broker_places))
 loads = st.builds(TopicLoad, names, rates, rates, rates, rates, numbers, numbers)

@@ -16,18 +16,22 @@ from nearcast.wire.places import Located
 
 WINDOW_S = 10  # of measured latencies, in slots of a second
 KEPT_S = 30.0  # how long a client is where it said: it says so every five
+_ELSEWHERE = 8  # brokers that are told of a topic beside its own
 _MUCH_S = 0.002
 _MUCH = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """`rtt_s`: to this broker, None where it was not measured; `clock`: whose, and how well it is known; None: not."""
+    """`rtt_s`: to this broker, None where it was not measured; `clock`: whose, and how well it is known; None: not.
+    `others_s`: to other brokers, where they were measured.
+    """
 
     at: Spot
     rtt_s: float | None
     clock: tuple[str, float, float] | None
     until_s: float
+    others_s: dict[str, float]
 
     def from_s(self, here: Spot) -> float:
         """The round trip to this broker, measured where it was: near by, what coordinates say is noise."""
@@ -42,7 +46,9 @@ class Monitor:
     # What comes in
 
     def located(self, message: Located, here: Spot, now: float) -> bool:
-        """Whether the client is somewhere else than it was, by much. Not taken where no node can be."""
+        """Whether the client is somewhere else than it was, by much, or began or ceased to measure other brokers. Not
+        taken where no node can be.
+        """
         coordinate = coordinate_of(message.at)
         if not coordinate.is_valid or len(message.at.vec) != len(here.vec):
             return False
@@ -50,8 +56,10 @@ class Monitor:
         if message.clock_uncertainty_s is not None:
             clock = (message.clock_via, message.clock_near_s, message.clock_uncertainty_s)
         before = self._clients.get(message.client)
-        self._clients[message.client] = is_now = _Client(spot_of(coordinate), message.rtt_s, clock, now + KEPT_S)
-        if before is None:
+        self._clients[message.client] = is_now = _Client(
+            spot_of(coordinate), message.rtt_s, clock, now + KEPT_S, dict(message.rtts_s)
+        )
+        if before is None or bool(before.others_s) != bool(is_now.others_s):
             return True
         was_s, is_s = before.from_s(here), is_now.from_s(here)
         return max(abs(is_s - was_s), _went_s(before.at, is_now.at)) > max(_MUCH_S, _MUCH * was_s)
@@ -93,7 +101,8 @@ class Monitor:
                 higher = (along_s(each.at, middle) + each.at.height - middle.height for each in side)
                 deviation_s += max(0.0, *higher)
                 worst_s += max(each.from_s(here) for each in side)
-        return TopicPlace(topic, middles[0], middles[1], deviation_s, worst_s, latencies)
+        elsewhere = _elsewhere(publishers, subscribers)
+        return TopicPlace(topic, middles[0], middles[1], deviation_s, worst_s, latencies, elsewhere)
 
     def _known(self, clients: Collection[str]) -> list[_Client]:
         return [self._clients[client] for client in sorted(clients) if client in self._clients]
@@ -118,6 +127,16 @@ def _uncertainty_s(publishers: list[_Client], subscribers: list[_Client]) -> flo
     return sum(max((near_s if shared else all_s for _, near_s, all_s in side), default=0.0) for side in sides)
 
 
+def _elsewhere(publishers: list[_Client], subscribers: list[_Client]) -> tuple[tuple[str, float], ...]:
+    """Of the brokers that every client has measured, this one too, those with the smallest worst case."""
+    sides = (publishers, subscribers)
+    if not all(sides) or any(each.rtt_s is None for side in sides for each in side):
+        return ()
+    known = set(publishers[0].others_s).intersection(*(each.others_s for side in sides for each in side))
+    found = ((sum(max(each.others_s[broker] for each in side) for side in sides), broker) for broker in known)
+    return tuple((broker, worst_s) for worst_s, broker in sorted(found)[:_ELSEWHERE])
+
+
 def _middle(spots: list[Spot]) -> Spot | None:
     if not spots:
         return None
@@ -126,7 +145,9 @@ def _middle(spots: list[Spot]) -> Spot | None:
 
 
 def differs(one: TopicPlace, other: TopicPlace) -> bool:
-    """Whether the topic's clients, taken together, are somewhere else, by much."""
+    """Whether the topic's clients, taken together, are somewhere else, by much, or have begun or ceased to measure."""
+    if bool(one.elsewhere) != bool(other.elsewhere):
+        return True
     changed_s = max(abs(one.worst_s - other.worst_s), abs(one.deviation_s - other.deviation_s))
     for now, before in ((one.publishers, other.publishers), (one.subscribers, other.subscribers)):
         if (now is None) != (before is None):

@@ -97,6 +97,7 @@ class Survey:
             peers,
             tuple((each, self._book[each]) for each in peers if each in self._book),
             time.wander_s(now),
+            self.machine.nearest_s(now) if probe.passing else (),
         )
 
     def located(self, message: Located) -> None:

@@ -18,7 +18,7 @@ from nearcast.coords.coordinate import HEIGHT_MIN_S, Coordinate
 from nearcast.coords.vivaldi import Vivaldi, forgotten, updated
 from nearcast.domain.errors import BadSample
 from nearcast.domain.whereabouts import Spot
-from nearcast.wire.places import MOST_PEERS, Echo, Located, Position, Probe
+from nearcast.wire.places import MOST_PEERS, MOST_RTTS, Echo, Located, Position, Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,12 +58,15 @@ CLIENT_PACE = Pace(every_s=5.0, first_s=0.25, growth=1.3, most=4)
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of one broker's agent. `coordinate` and `rtts_s` are those of its last answers."""
+    """What is known of one broker's agent. `coordinate` and `rtts_s` are those of its last answers; `onward_s` is how
+    far others are from it, where it was asked.
+    """
 
     known_s: float
     answered_s: float | None = None
     coordinate: Coordinate | None = None
     rtts_s: tuple[float, ...] = ()
+    onward_s: tuple[tuple[str, float], ...] = ()
 
     def is_fresh(self, now: float) -> bool:
         return self.answered_s is not None and now < self.answered_s + FRESH_S
@@ -123,6 +126,17 @@ class Whereabouts:
         found = ((broker, self.rtt_s(broker, now)) for broker in sorted(self._peers))
         return tuple((broker, rtt_s) for broker, rtt_s in found if rtt_s is not None)
 
+    def nearest_s(self, now: float) -> tuple[tuple[str, float], ...]:
+        """The brokers that are measured to be near, and how far they are. One that moves reaches others through its
+        gateway, whose agent measured the rest of the way.
+        """
+        found: dict[str, float] = {}
+        access_s = self.rtt_s(self.gateway, now)
+        if access_s is not None:
+            found = {broker: access_s + rtt_s for broker, rtt_s in self._peers[self.gateway].onward_s}
+        found |= self.rtts_s(now)
+        return tuple(sorted(found.items(), key=lambda each: (each[1], each[0]))[:MOST_RTTS])
+
     @property
     def linked(self) -> tuple[str, ...]:
         """Brokers that are probed without being in use: their links serve nothing else."""
@@ -176,6 +190,7 @@ class Whereabouts:
             self._vivaldi = moved
         peer = self._peers.setdefault(broker, _Peer(now))
         peer.answered_s, peer.coordinate, peer.rtts_s = now, coordinate, (*peer.rtts_s, rtt_s)[-_LAST:]
+        peer.onward_s = message.rtts_s
         if broker == self.gateway:
             self._access_s = median(peer.rtts_s)
         if message.uncertainty_s is not None:
@@ -216,7 +231,8 @@ class Whereabouts:
         due = self._tell_s is None or now >= self._tell_s
         if due:
             self._tell_s = now + self._pace.tell_s
-        out = [(broker, self._located(broker, now)) for broker in self._used]
+        nearest_s = self.nearest_s(now)
+        out = [(broker, self._located(broker, nearest_s, now)) for broker in self._used]
         out = [(broker, located) for broker, located in out if due or self._is_news(broker, located)]
         self._told.update(out)
         return out
@@ -232,7 +248,7 @@ class Whereabouts:
     def _probe(self, broker: str, now: float) -> Probe:
         self._number += 1
         self._pending[self._number] = (broker, now)
-        return Probe(self.name, self._number)
+        return Probe(self.name, self._number, passing=broker == self.gateway)
 
     def _take_turns(self, now: float) -> None:
         """Some that are near, and some far ones, of which one is exchanged now and then; all, where they are few."""
@@ -273,19 +289,23 @@ class Whereabouts:
         left = list(brokers)
         return [left.pop(int(self._chance() * len(left))) for _ in range(min(count, len(left)))]
 
-    def _located(self, broker: str, now: float) -> Located:
+    def _located(self, broker: str, nearest_s: tuple[tuple[str, float], ...], now: float) -> Located:
         coordinate, surest = self.coordinate(), self.time.surest
         assert coordinate is not None
         at, rtt_s = position_of(coordinate), self.rtt_s(broker, now)
+        others_s = tuple(each for each in nearest_s if each[0] != broker)
         if surest is None:
-            return Located(self.name, at, rtt_s)
+            return Located(self.name, at, rtt_s, rtts_s=others_s)
         aged_s = surest.aged_s(now)
-        return Located(self.name, at, rtt_s, surest.uncertainty_s + aged_s, surest.via, surest.near_s + aged_s)
+        clock = surest.uncertainty_s + aged_s, surest.via, surest.near_s + aged_s
+        return Located(self.name, at, rtt_s, *clock, others_s)
 
     def _is_news(self, broker: str, located: Located) -> bool:
         """Whether the agent takes us to be somewhere else, or our clock to be worse than it is."""
         told = self._told.get(broker)
         if told is None or (told.clock_uncertainty_s is None) != (located.clock_uncertainty_s is None):
+            return True
+        if bool(told.rtts_s) != bool(located.rtts_s):
             return True
         before, at = coordinate_of(told.at), coordinate_of(located.at)
         peer = self._peers.get(broker)

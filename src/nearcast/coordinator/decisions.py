@@ -108,7 +108,7 @@ class Decisions:
         self._count += 1
         now = self._clock.now()
         slo = self._leader.promises.slos.get(topic)
-        places = [place for _, place, _ in self._leader.places.of(topic, now)]
+        told = [(broker, place) for broker, place, _ in self._leader.places.of(topic, now)]
         decision = Decision(
             f"{self._leader.term or 0}.{self._count}",
             topic,
@@ -121,8 +121,8 @@ class Decisions:
             was.strategy,
             was.brokers,
             str(slo or ""),
-            why.forecast or _forecast(places, self._leader.places.brokers(now), slo, brokers),
-            measured(places, _percentile(slo)),
+            why.forecast or _forecast(told, self._leader.places.brokers(now), slo, brokers),
+            measured([place for _, place in told], _percentile(slo)),
         )
         self._open[topic] = opened = _Open(decision, now)
         self._write(decision)
@@ -244,10 +244,10 @@ def _percentile(slo: Slo | None) -> int:
 
 
 def _forecast(
-    places: list[TopicPlace], told: tuple[BrokerPlace, ...], slo: Slo | None, brokers: tuple[str, ...]
+    places: list[tuple[str, TopicPlace]], told: tuple[BrokerPlace, ...], slo: Slo | None, brokers: tuple[str, ...]
 ) -> Forecast:
     """For a move that no policy for promises made."""
-    worst = [each.worst_s for each in places if each.publishers and each.subscribers]
+    worst = [each.worst_s for _, each in places if each.publishers and each.subscribers]
     every = candidates_for(places, told, len(told))
     chosen = [each for each in every if each.broker in brokers]
     shown = [*every[:_SHOWN], *(each for each in chosen if each not in every[:_SHOWN])]

@@ -1,7 +1,8 @@
 """Where brokers are, and the clients of topics, in a space whose distances are times: what placement by promise sees.
 
 What is known of a topic's clients is of the same size however many they are (ePulsar, section 3.2): the middle of those
-that publish, the middle of those that subscribe, how far the farthest of each are from it, and the worst case now.
+that publish, the middle of those that subscribe, how far the farthest of each are from it, the worst case now, and
+what it would be at a few brokers that all of them have measured.
 
 Whoever makes a `Places` decides what a distance means, for brokers and topics alike: a round trip, or half of one. A
 bound is compared with the way to the broker and the way from it together.
@@ -9,6 +10,7 @@ bound is compared with the way to the broker and the way from it together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,12 +57,40 @@ class Clients:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """Worst cases of topics at brokers, sorted by topic: those of topic t are `first[t]` to `first[t + 1]`."""
+
+    first: Ints
+    broker: Ints
+    worst_s: Floats
+
+    def of(self, topics: Ints) -> tuple[Ints, Ints]:
+        """(which of the topics, which entry), for all their entries."""
+        count = self.first[topics + 1] - self.first[topics]
+        row = np.repeat(np.arange(len(topics)), count)
+        before = np.cumsum(count) - count
+        return row, np.arange(len(row)) + (self.first[topics] - before)[row]
+
+    @staticmethod
+    def among(topics: Sequence[Sequence[tuple[int, float]]]) -> Measured | None:
+        """For each topic the brokers where it was measured; None where nothing was."""
+        entries = [each for topic in topics for each in topic]
+        if not entries:
+            return None
+        first = np.zeros(len(topics) + 1, dtype=np.int64)
+        np.cumsum([len(topic) for topic in topics], out=first[1:])
+        broker, worst_s = zip(*entries, strict=True)
+        return Measured(first, np.array(broker, dtype=np.int64), np.array(worst_s, dtype=np.float64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Places:
     """Rows are the snapshot's brokers and topics. `bound_s` is infinite for a topic without a promise.
 
     `deviation_s` is W(t) of the paper: how far the farthest are from the middle, along the space, and how much higher.
     (With the distance between two nodes, which counts both heights, clients at one place would be far from themselves.)
-    `worst_s` is its E(t): the longest way to the broker and the longest from it, as the topic is placed now.
+    `worst_s` is its E(t): the longest way to the broker and the longest from it, as the topic is placed now. `measured`
+    is what that is, or would be, at brokers that every client has measured: it goes before what is predicted.
     """
 
     brokers: Spots
@@ -70,14 +100,50 @@ class Places:
     worst_s: Floats
     bound_s: Floats
     clients: Clients | None = None
+    measured: Measured | None = None
 
     def expected_s(self, topics: Ints, brokers: Ints) -> Floats:
+        """The worst case of each topic at the one broker that `brokers` names for it: measured, or predicted. NaN where
+        either is nowhere.
+        """
+        found = self.predicted_s(topics, brokers)
+        if self.measured is not None:
+            row, entry = self.measured.of(topics)
+            there = (self.measured.broker[entry] == brokers[row]) & ~np.isnan(found[row])
+            found[row[there]] = self.measured.worst_s[entry[there]]
+        return found
+
+    def expected_anywhere_s(self, topics: Ints) -> Floats:
+        """The same of each topic (rows) at every broker (columns)."""
+        before_s = self.publishers[topics].to(self.brokers)
+        after_s = self.subscribers[topics].to(self.brokers)
+        found = before_s + after_s + self.deviation_s[topics][:, None]
+        if self.measured is not None:
+            row, entry = self.measured.of(topics)
+            there = ~np.isnan(found[row, self.measured.broker[entry]])
+            row, entry = row[there], entry[there]
+            found[row, self.measured.broker[entry]] = self.measured.worst_s[entry]
+        return np.asarray(found)
+
+    def has_measured(self, topics: Ints) -> Bools:
+        """Of which topics some broker was measured."""
+        if self.measured is None:
+            return np.zeros(len(topics), dtype=np.bool_)
+        return np.asarray(self.measured.first[topics + 1] > self.measured.first[topics])
+
+    def is_measured(self, topic: int, broker: int) -> bool:
+        if self.measured is None:
+            return False
+        first, last = self.measured.first[topic : topic + 2]
+        return broker in self.measured.broker[first:last]
+
+    def predicted_s(self, topics: Ints, brokers: Ints) -> Floats:
         """W(t, b) of the paper: from the middle of a topic's publishers over one broker to the middle of its
         subscribers, and what these may be off by. NaN where it is not known.
         """
         before_s = self.publishers[topics].each_to(self.brokers, brokers)
         after_s = self.subscribers[topics].each_to(self.brokers, brokers)
-        return before_s + after_s + self.deviation_s[topics]
+        return np.asarray(before_s + after_s + self.deviation_s[topics])
 
     @property
     def promised(self) -> Bools:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from nearcast.domain.places import Floats, Places, Spots
+from nearcast.domain.places import Floats, Measured, Places, Spots
 from nearcast.domain.plan import Candidate
 from nearcast.domain.slo import Slo
 from nearcast.domain.snapshot import Snapshot
@@ -25,7 +25,8 @@ def places_of(seen: Snapshot, told: Iterable[BrokerPlace], promises: Mapping[str
     """Of the snapshot's brokers and topics; None when no broker has said where it is.
 
     A broker that has not said is nowhere. While a topic moves its clients are at several brokers, and each side is
-    taken from the first that knows it, the topic's own before others; its worst case is then the predicted one.
+    taken from the first that knows it, the topic's own before others; its worst case is then the predicted one, there
+    and elsewhere.
     """
     by_name = {each.broker: each for each in told}
     if not by_name:
@@ -41,6 +42,7 @@ def places_of(seen: Snapshot, told: Iterable[BrokerPlace], promises: Mapping[str
     publishers = _spots([each.publishers for each in merged], dimensions)
     subscribers = _spots([each.subscribers for each in merged], dimensions)
     bounds = (promises.get(topic) for topic in seen.topics)
+    index = {name: number for number, name in enumerate(seen.brokers) if np.isfinite(brokers.height[number])}
     found = Places(
         brokers,
         publishers,
@@ -48,19 +50,36 @@ def places_of(seen: Snapshot, told: Iterable[BrokerPlace], promises: Mapping[str
         np.array([each.deviation_s for each in merged]) * _ONE_WAY,
         np.array([each.worst_s for each in merged]) * _ONE_WAY,
         np.array([math.inf if slo is None else slo.bound_ms / 1e3 for slo in bounds]),
+        measured=Measured.among(
+            [
+                [(index[name], worst_s * _ONE_WAY) for name, worst_s in _measured(at.get(topic, ())) if name in index]
+                for topic in seen.topics
+            ]
+        ),
     )
     unknown = np.flatnonzero(np.isnan(found.worst_s))
     found.worst_s[unknown] = np.nan_to_num(found.expected_s(unknown, owners[unknown]))
     return found
 
 
-def candidates_for(topic: Sequence[TopicPlace], told: Iterable[BrokerPlace], most: int) -> tuple[Candidate, ...]:
-    """The best brokers for one topic, as W(t, b) has them: what is told of a move that no policy for promises made."""
-    at = _merged([("", each) for each in topic], ())
+def candidates_for(
+    topic: Sequence[tuple[str, TopicPlace]], told: Iterable[BrokerPlace], most: int
+) -> tuple[Candidate, ...]:
+    """The best brokers for one topic, as the policy sees them: what is told of a move that no policy for promises made.
+
+    `topic`: what is said of it, and the broker at which its clients are.
+    """
+    at = _merged(topic, [broker for broker, _ in topic])
+    measured = dict(_measured(topic))
     if at.publishers is None or at.subscribers is None:
         return ()
     found = [
-        (_apart(at.publishers, each.at) + _apart(at.subscribers, each.at) + at.deviation_s, each.broker)
+        (
+            measured[each.broker]
+            if each.broker in measured
+            else _apart(at.publishers, each.at) + _apart(at.subscribers, each.at) + at.deviation_s,
+            each.broker,
+        )
         for each in told
         if len(each.at.vec) == len(at.publishers.vec) == len(at.subscribers.vec)
     ]
@@ -90,6 +109,14 @@ def _merged(told: Sequence[tuple[str, TopicPlace]], own: Sequence[str]) -> Topic
         max((place.deviation_s for _, place in told), default=0.0),
         max((place.worst_s for place in known), default=math.nan),
     )
+
+
+def _measured(told: Sequence[tuple[str, TopicPlace]]) -> Iterable[tuple[str, float]]:
+    """Worst cases as round trips; none while a topic moves, when each broker knows a part of the clients only."""
+    if len(told) != 1 or not told[0][1].elsewhere:
+        return ()
+    (name, place) = told[0]
+    return {**dict(place.elsewhere), name: place.worst_s}.items()
 
 
 def _spots(told: Sequence[Spot | None], dimensions: int) -> Spots:

@@ -51,7 +51,8 @@ class TopicPlace:
     `publishers` and `subscribers` are the middles of each; None where nobody is, or nobody has said where.
     `deviation_s` is W(t): how far the farthest of both sides are from their middles, along the space and in height.
     `worst_s` is E(t): the longest round trip of a publisher to this broker plus the longest of a subscriber, measured
-    where a client measured it. `latencies` None: nothing was measured lately.
+    where a client measured it. `latencies` None: nothing was measured lately. `elsewhere`: what E(t) would be at some
+    other brokers, those near by that every single client has measured.
     """
 
     topic: str
@@ -60,6 +61,7 @@ class TopicPlace:
     deviation_s: float = 0.0
     worst_s: float = 0.0
     latencies: Latencies | None = None
+    elsewhere: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ keep its promise and are not overloaded by it; those with the fewest such broker
 with every single client in view, where `epulsar` has the middle of them and how far the farthest are away.
 
 A topic moves for its promise only to a broker that is better by a twentieth at least, of what differs between
-brokers, so that it does not go to and fro between two that are nearly equal. Topics on several brokers are left alone.
+brokers, so that it does not go to and fro between two that are nearly equal. Where all clients have measured a broker,
+that counts in place of the prediction; one that is only predicted must be better than what is predicted for the present
+broker, too. Topics on several brokers are left alone.
 """
 
 from __future__ import annotations
@@ -36,10 +38,13 @@ _NOBODY = np.zeros(0, dtype=np.int64)
 
 
 class Prediction(NamedTuple):
-    """`worst_s` of topics at every broker, and what of that is the `same_s` at all of them."""
+    """`worst_s` of topics at every broker, and what of that is the `same_s` at all of them. `likely_s`: what a broker
+    that nobody measured must not be above, by where topics are.
+    """
 
     worst_s: Callable[[Places, Ints], Floats]
     same_s: Callable[[Places, Ints], Floats]
+    likely_s: Callable[[Places, Ints, Ints], Floats]
 
 
 def epulsar(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
@@ -59,13 +64,11 @@ def all_pairs(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
 
 
 def by_middles(places: Places, topics: Ints) -> Floats:
-    """W(t, b): from the middle of the publishers, to the middle of the subscribers, and what these may be off by.
+    """What is expected of each broker: measured, or else W(t, b), by the middles of both sides.
 
     0 for a topic of which a side is not there: it is at home everywhere. Infinite at a broker that nobody has placed.
     """
-    before_s = places.publishers[topics].to(places.brokers)
-    after_s = places.subscribers[topics].to(places.brokers)
-    found = np.nan_to_num(before_s + after_s + places.deviation_s[topics][:, None])
+    found = np.nan_to_num(places.expected_anywhere_s(topics))
     found[:, np.isnan(places.brokers.height)] = np.inf
     return found
 
@@ -86,8 +89,24 @@ def by_clients(places: Places, topics: Ints) -> Floats:
     return found
 
 
-BY_MIDDLES = Prediction(by_middles, lambda places, topics: places.deviation_s[topics])
-BY_CLIENTS = Prediction(by_clients, lambda _places, topics: np.zeros(len(topics)))
+def _alike(places: Places, topics: Ints) -> Floats:
+    """What W(t, b) has of the topic alone. Of measured worst cases nothing is the same everywhere."""
+    return np.where(places.has_measured(topics), 0.0, places.deviation_s[topics])
+
+
+def _likely(places: Places, topics: Ints, brokers: Ints) -> Floats:
+    """Better than what is predicted for `brokers`, where they are. Any, where nothing was measured."""
+    deviation_s = places.deviation_s[topics]
+    found = deviation_s + _BETTER * (places.predicted_s(topics, brokers) - deviation_s)
+    return np.where(places.has_measured(topics) & ~np.isnan(found), found, np.inf)
+
+
+BY_MIDDLES = Prediction(by_middles, _alike, _likely)
+BY_CLIENTS = Prediction(
+    by_clients,
+    lambda _places, topics: np.zeros(len(topics)),
+    lambda _places, topics, _brokers: np.full(len(topics), np.inf),
+)
 
 
 # Algorithm 1
@@ -167,6 +186,8 @@ def _place(
             if leaving[topic] == "" and (receiver == source or not candidates.is_better(row, worst_s)):
                 stayed += 1  # and those that come after are worse still
                 break
+            if leaving[topic] == "" and not candidates.is_likely(row, receiver, worst_s):
+                continue
             if worst_s > max(places.bound_s[topic], candidates.now_s[row]):
                 break  # nobody's promise is broken to relieve a broker
             if receiver == source:
@@ -205,6 +226,7 @@ class _Candidates:
         self.now_s: Floats = np.empty(len(topics))  # what is predicted for where a topic is: like is compared with like
         self._same_s = predict.same_s(self._places, topics)
         broker = snapshot.members[snapshot.first[:-1]][topics]
+        self._likely_s = predict.likely_s(self._places, topics, broker)
         for start in range(0, len(topics), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             worst_s = predict.worst_s(self._places, topics[part])
@@ -223,6 +245,13 @@ class _Candidates:
         """By enough to move for it."""
         same_s = float(self._same_s[row])
         return worst_s - same_s <= _BETTER * (float(self.now_s[row]) - same_s)
+
+    def is_likely(self, row: int, receiver: int, worst_s: float) -> bool:
+        """Whether a broker that nobody measured is better by what is predicted of the present one, too.
+
+        Where predictions are too low, a topic would go to and fro between what is known and what is not.
+        """
+        return worst_s <= self._likely_s[row] or self._places.is_measured(int(self._topics[row]), receiver)
 
     def of(self, row: int, burden: Burden) -> Iterator[tuple[int, float]]:
         """(broker, worst case there). Beyond the best few, only those that it would fit."""

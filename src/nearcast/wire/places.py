@@ -13,11 +13,14 @@ import msgspec
 from nearcast.domain.broker import Addresses
 from nearcast.domain.whereabouts import BrokerPlace
 
-MOST_PLACED = 1000
-"""Topics in one `Placed`: of at most 400 bytes each, less than half of what a NATS server takes in one message."""
+MOST_PLACED = 600
+"""Topics in one `Placed`: of at most 800 bytes each, less than half of what a NATS server takes in one message."""
 
 MOST_PEERS = 8
 """Brokers that one `Echo` names."""
+
+MOST_RTTS = 16
+"""Brokers whose round trips one message tells."""
 
 _MOST_DIMENSIONS = 32
 
@@ -36,10 +39,14 @@ class Position(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
-    """client or agent -> agent: how far are you, and what is the time? `number` comes back."""
+    """client or agent -> agent: how far are you, and what is the time? `number` comes back.
+
+    `passing`: the asker reaches other brokers through you; how far are those?
+    """
 
     asker: str
     number: int
+    passing: bool = False
 
 
 class Echo(msgspec.Struct, frozen=True, tag=True):
@@ -47,6 +54,7 @@ class Echo(msgspec.Struct, frozen=True, tag=True):
 
     `wander_s`: by how much they may differ from what this agent told others in the last two minutes.
     `peers`: a few other brokers, with `addresses` of those that came later than the files which processes have.
+    `rtts_s`: what this agent measured to others lately, for those who pass through here.
     """
 
     broker: str
@@ -59,8 +67,10 @@ class Echo(msgspec.Struct, frozen=True, tag=True):
     peers: tuple[str, ...] = ()
     addresses: Addresses = ()
     wander_s: float = 0.0
+    rtts_s: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
+        _must_be_rtts(f"agent of {self.broker!r}", self.rtts_s)
         if not -math.inf < self.received_s <= self.answered_s < math.inf:
             raise ValueError(f"received at {self.received_s} s, answered at {self.answered_s} s")
         if self.uncertainty_s is not None and not 0.0 <= self.uncertainty_s < math.inf:
@@ -76,7 +86,7 @@ class Located(msgspec.Struct, frozen=True, tag=True):
 
     `rtt_s`: measured to this broker; None where it was not, lately. `clock_uncertainty_s`: by how much its send times
     may be wrong; None while they are those of its own wall clock. It has its time from the agent of `clock_via`, whose
-    clock it knows to `clock_near_s`.
+    clock it knows to `clock_near_s`. `rtts_s`: to other brokers, as measured lately.
     """
 
     client: str
@@ -85,8 +95,10 @@ class Located(msgspec.Struct, frozen=True, tag=True):
     clock_uncertainty_s: float | None = None
     clock_via: str = ""
     clock_near_s: float = 0.0
+    rtts_s: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
+        _must_be_rtts(f"client {self.client!r}", self.rtts_s)
         if self.rtt_s is not None and not 0.0 <= self.rtt_s < math.inf:
             raise ValueError(f"client {self.client!r}: a round trip of {self.rtt_s} s")
         wrong_s = 0.0 if self.clock_uncertainty_s is None else self.clock_uncertainty_s
@@ -122,3 +134,12 @@ class Placed(msgspec.Struct, frozen=True, tag=True):
         for each in self.place.topics:
             if not (0.0 <= each.deviation_s < math.inf and 0.0 <= each.worst_s < math.inf):
                 raise ValueError(f"topic {each.topic!r}: no times: {each.deviation_s}, {each.worst_s}")
+            _must_be_rtts(f"topic {each.topic!r}", each.elsewhere)
+
+
+def _must_be_rtts(whose: str, rtts_s: tuple[tuple[str, float], ...]) -> None:
+    if len(rtts_s) > MOST_RTTS:
+        raise ValueError(f"{whose}: {len(rtts_s)} round trips in one message; at most {MOST_RTTS}")
+    for broker, rtt_s in rtts_s:
+        if not 0.0 <= rtt_s < math.inf:
+            raise ValueError(f"{whose}: a round trip of {rtt_s} s to {broker!r}")

@@ -17,9 +17,10 @@ from nearcast.wire.loads import Counts, TopicCount
 from nearcast.wire.places import Located, Position
 
 HERE = spot_of(Coordinate())
+Rtts = tuple[tuple[str, float], ...]
 
 
-def located(client: str, x_s: float = 0.0, *, rtt_s: float | None = None, **clock: float | str) -> Located:
+def located(client: str, x_s: float = 0.0, *, rtt_s: float | None = None, **clock: float | str | Rtts) -> Located:
     at = Position((x_s, *(0.0,) * 7), HEIGHT_MIN_S, 0.0, 0.5)
     return Located(client, at, rtt_s, **clock)  # type: ignore[arg-type]
 
@@ -118,3 +119,36 @@ def test_a_topic_is_news_when_its_clients_together_are_elsewhere() -> None:
     assert differs(replace(one, deviation_s=0.01), one)
     assert differs(replace(one, subscribers=there), one), "as far away as before, on another side"
     assert differs(replace(one, publishers=None), one)
+    assert differs(replace(one, elsewhere=(("b", 0.01),)), one), "and when they have measured other brokers"
+
+
+def elsewhere(others: dict[str, Rtts], *, rtt_s: float | None = 0.004) -> Rtts:
+    """Of a topic that "p" publishes to "q" and "r", who have measured these."""
+    monitor = Monitor()
+    for client, rtts_s in others.items():
+        monitor.located(located(client, 0.05, rtt_s=rtt_s, rtts_s=rtts_s), HERE, 0.0)
+    (found,) = monitor.topics(HERE, users(publish=("p",), subscribe=("q", "r")), 1.0)
+    return found.elsewhere
+
+
+def test_the_worst_case_elsewhere_is_told_of_brokers_that_every_client_has_measured() -> None:
+    far = (("b", 0.030), ("c", 0.010))
+    found = elsewhere({"p": (("b", 0.001), ("c", 0.040)), "q": (("c", 0.002), ("b", 0.003)), "r": far})
+    assert dict(found) == {"b": pytest.approx(0.031), "c": pytest.approx(0.050)}
+    assert dict(elsewhere({"p": far, "q": far, "r": (("c", 0.010),)})) == {"c": pytest.approx(0.020)}
+    assert elsewhere({"p": far, "q": far, "r": ()}) == ()
+    assert elsewhere({"q": far, "r": far}) == (), "of a topic that nobody publishes there is none"
+    assert elsewhere({"p": far, "q": far, "r": far}, rtt_s=None) == (), "nor without this broker to compare with"
+
+
+def test_no_more_than_the_eight_nearest_brokers_are_told_of_a_topic() -> None:
+    rtts_s = tuple((f"b{number:02}", 0.020 - 0.001 * (number // 2)) for number in range(16))
+    found = elsewhere(dict.fromkeys("pqr", rtts_s))
+    assert [broker for broker, _ in found] == ["b14", "b15", "b12", "b13", "b10", "b11", "b08", "b09"]
+
+
+def test_a_client_that_begins_to_measure_other_brokers_is_news() -> None:
+    monitor = Monitor()
+    monitor.located(located("a", rtt_s=0.001), HERE, 0.0)
+    assert monitor.located(located("a", rtt_s=0.001, rtts_s=(("b", 0.01),)), HERE, 1.0)
+    assert not monitor.located(located("a", rtt_s=0.001, rtts_s=(("b", 0.01), ("c", 0.02))), HERE, 2.0)

@@ -1,6 +1,7 @@
 """Whom a process probes, what it makes of the answers, and whom it tells."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -27,10 +28,11 @@ def answer(
     ahead_s: float = 100.0,
     uncertainty_s: float | None = None,
     peers: tuple[str, ...] = (),
+    onward_s: tuple[tuple[str, float], ...] = (),
 ) -> bool:
     """As if it had been sent at `at_s`, and held for a millisecond."""
     middle_s = at_s + ahead_s + rtt_s / 2
-    echo = Echo(broker, probe.number, middle_s, middle_s + 0.001, at, 1, uncertainty_s, peers)
+    echo = Echo(broker, probe.number, middle_s, middle_s + 0.001, at, 1, uncertainty_s, peers, rtts_s=onward_s)
     return to.echo(echo, at_s + rtt_s + 0.001)
 
 
@@ -107,6 +109,31 @@ def test_one_that_moves_is_at_its_gateway_and_its_access_above_it() -> None:
     ((broker, told),) = me.tellings(0.1)
     assert broker == "b1"
     assert told.rtt_s == pytest.approx(0.03), "what it uses is measured"
+    assert dict(told.rtts_s) == {"b2": pytest.approx(0.004)}, "and so is the gateway"
+
+
+def test_one_that_moves_has_the_way_beyond_its_gateway_from_the_agent_there() -> None:
+    me = machine(gateway="b2")
+    me.use(["b1"], 0.0)
+    probes = dict(me.probes(0.0))
+    assert [broker for broker, probe in probes.items() if probe.passing] == ["b2"]
+    answer(me, "b2", probes["b2"], 0.0, rtt_s=0.004, onward_s=(("b1", 0.01), ("b3", 0.02)))
+    ((_, told),) = me.tellings(0.1)
+    assert dict(told.rtts_s) == {"b2": pytest.approx(0.004), "b3": pytest.approx(0.024)}
+    assert told.rtt_s is None, "to what it uses it measures all of the way"
+    me.set_gateway("b4", 0.2)
+    assert me.nearest_s(0.2) == (), "from elsewhere it is another way"
+
+
+def test_agents_are_told_what_was_measured_to_the_nearest_other_brokers() -> None:
+    me = machine(pace=replace(PACE, most=40))
+    brokers = [f"b{number:02}" for number in range(20)]
+    me.use(brokers, 0.0)
+    for number, (broker, probe) in enumerate(me.probes(0.0)):
+        answer(me, broker, probe, 0.0, rtt_s=0.040 - 0.001 * number)
+    told = dict(me.tellings(0.1))
+    assert [broker for broker, _ in told["b00"].rtts_s] == brokers[:-17:-1]
+    assert [broker for broker, _ in told["b19"].rtts_s] == brokers[-2:-17:-1], "but for the one that is told"
 
 
 def test_another_gateway_is_probed_at_once_and_what_was_measured_before_is_forgotten() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nearcast.domain.errors import SnapshotError
@@ -57,15 +58,16 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
 
 def test_where_everybody_is_is_read_as_it_was_written_and_so_are_topics_that_only_places_name() -> None:
     seen = Snapshot.of(
-        [BrokerReport("b1", 9.0, 0.0, math.inf), BrokerReport("b2", 9.0, 0.0, 100.0)],
+        [BrokerReport(name, 9.0, 0.0, most) for name, most in (("b1", math.inf), ("b2", 100.0), ("b3", 100.0))],
         {},
-        Ring(("b1", "b2")),
+        Ring(("b1", "b2", "b3")),
         at_s=10.0,
         named=("t", "u"),
         held=("u",),
     )
     at = Spot((0.01, 0.02), 0.001)
-    told = [BrokerPlace("b2", at, (TopicPlace("t", at, at, 0.002, 0.05),))]
+    topic = TopicPlace("t", at, at, 0.002, 0.05, elsewhere=(("b1", 0.03), ("b9", 0.01)))
+    told = [BrokerPlace("b2", at, (topic,)), BrokerPlace("b1", Spot((0.05, 0.02), 0.002))]
     seen = replace(seen, places=places_of(seen, told, {"t": Slo(95, 20.0)}))
     written = write_snapshot(seen)
     read = read_snapshot(written)
@@ -74,9 +76,13 @@ def test_where_everybody_is_is_read_as_it_was_written_and_so_are_topics_that_onl
     assert seen.places is not None
     for name in ("deviation_s", "worst_s", "bound_s"):
         assert getattr(read.places, name).tolist() == getattr(seen.places, name).tolist()
-    assert read.places.brokers.height.tolist() == pytest.approx([math.nan, 0.0005], nan_ok=True)
+    assert read.places.brokers.height.tolist() == pytest.approx([0.001, 0.0005, math.nan], nan_ok=True)
+    every = np.arange(2)
+    expected_s = read.places.expected_anywhere_s(every)
+    assert expected_s[0].tolist() == pytest.approx([0.015, 0.025, math.nan], nan_ok=True), "as measured"
+    assert np.array_equal(expected_s, seen.places.expected_anywhere_s(every), equal_nan=True)
     assert (read.topics, read.held.tolist()) == (("t", "u"), [False, True])
-    assert read.capacity.tolist() == [math.inf, 100.0]
+    assert read.capacity.tolist() == [math.inf, 100.0, 100.0]
 
 
 def _placed(**places: Any) -> bytes:
@@ -89,6 +95,7 @@ def _placed(**places: Any) -> bytes:
         (_placed(brokers=[{"name": "b9", "at": {"vec": [1.0], "height": 0.0}}]), "a broker 'b9' that is not in brok"),
         (_placed(topics=[{"topic": "t"}, {"topic": "t"}]), "places.topics has 't' twice"),
         (_placed(topics=[{"topic": "t", "worst_s": -1.0}]), "worst_s"),
+        (_placed(topics=[{"topic": "t", "measured": [{"broker": "b1", "worst_s": 1.0}]}]), "'t' was measured at 'b1'"),
         (_placed(topics=[{"topic": "t", "worst": 1.0}]), "unknown field `worst`"),
         (
             _placed(
