@@ -28,8 +28,9 @@ async def _list(config: Config, site: str, as_json: bool) -> None:
 
 
 def show_brokers(state: State) -> None:
+    """Two tables: one with all of it would not fit a terminal."""
     print_table(
-        ("broker", "site", "address", "server", "fleet", "agent", "reads protocol", "clock", "carries", "moves"),
+        ("broker", "site", "address", "server", "fleet", "agent", "clock"),
         [
             (
                 each.name,
@@ -37,11 +38,19 @@ def show_brokers(state: State) -> None:
                 each.url,
                 f"up, {each.rtt_ms} ms" if each.up else f"DOWN: {each.error}",
                 each.presence or "unknown",
-                _agent(each.agent, each.agent_silent_s),
-                str(each.agent_reads or ""),
+                _agent(each.agent, each.agent_silent_s, each.agent_reads),
                 ""
                 if each.clock_offset_ms is None
                 else f"{each.clock_offset_ms:+.1f} ± {each.clock_uncertainty_ms:.1f} ms",
+            )
+            for each in state.brokers
+        ],
+    )
+    print_table(
+        ("broker", "carries", "moves"),
+        [
+            (
+                each.name,
                 _carries(each.load),
                 show_handover(each.load.handed_over) if each.load is not None else "",
             )
@@ -71,6 +80,7 @@ def _share(used: float, most: float | None) -> str:
     return "" if most is None else f", {used / most:.0%}"
 
 
-def _agent(state: str, silent_s: float | None) -> str:
+def _agent(state: str, silent_s: float | None, reads: int | None) -> str:
     heard = "" if silent_s is None else f", heard {silent_s:g} s ago"
-    return f"{state if state != 'lost' else 'LOST'}{heard}"
+    protocol = "" if reads is None else f", reads protocol {reads}"
+    return f"{state if state != 'lost' else 'LOST'}{heard}{protocol}"
