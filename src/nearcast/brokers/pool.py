@@ -96,10 +96,15 @@ class LinkPool:
         await peer.link.flush()
 
     async def close(self) -> None:
-        """Ends every link after what was published has been handed to its connection."""
-        for peer in self._peers.values():
-            if peer.link is not None:
-                await peer.link.close()
+        """Ends every link after what was published has been handed to its connection; also those that are asked for
+        while others end.
+        """
+        ended: list[_Peer] = []
+        while left := [peer for peer in self._peers.values() if peer not in ended]:
+            for peer in left:
+                if peer.link is not None:
+                    await peer.link.close()
+            ended += left
 
     def _peer(self, broker: str) -> "_Peer":
         peer = self._peers.get(broker)

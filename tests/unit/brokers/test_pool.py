@@ -274,3 +274,29 @@ async def test_closing_sends_what_was_published_and_ends_a_connection_under_way(
     await asyncio.sleep(1.0)
     assert heard == [b"last words"]
     assert bench.states == []
+
+
+class SlowEnd(MemoryLink):
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        await super().close()
+
+
+class SlowlyEnding(Bench):
+    async def _connect(self, broker: str, on_state: OnState) -> MemoryLink:
+        return await SlowEnd(broker, self._dial, on_state, self.clock, random.Random(2)).open()
+
+
+@in_virtual_time
+async def test_a_broker_that_is_asked_for_while_links_end_does_not_keep_the_others_from_ending() -> None:
+    bench = SlowlyEnding()
+    bench.pool.reach("b")
+    bench.pool.reach("c")
+    await bench.clock.sleep(1.0)
+    ending = asyncio.ensure_future(bench.pool.close())
+    await asyncio.sleep(0)
+    bench.pool.reach("d")
+    await ending
+    assert not bench.pool.up("b")
+    assert not bench.pool.up("c")
+    await bench.crew.close()
