@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from nearcast.cli.main import app
+from nearcast.cli.main import command_line
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.lab.live.profile import PARAMETERS
 from nearcast.lab.live.traffic import Traffic, play
@@ -39,7 +39,7 @@ def test_all_that_is_sent_is_heard_and_timed_from_end_to_end(kind: str, tmp_path
 @KINDS
 def test_a_server_is_profiled_within_its_time(kind: str) -> None:
     began_s = time.monotonic()
-    result = CliRunner().invoke(app, ["bench", "broker", "--brokers", kind, "--minutes", "0.1", "--json"])
+    result = CliRunner().invoke(command_line(), ["bench", "broker", "--brokers", kind, "--minutes", "0.1", "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert time.monotonic() - began_s < 60
@@ -57,7 +57,7 @@ def test_the_watermark_of_a_broker_is_written_into_its_configuration(tmp_path: P
     config.write_text(f'{around}url = "{server.url}"\n')
     try:
         command = ["bench", "broker", "--broker", "b1", "--minutes", "0.2", "--write", "--config", str(config)]
-        result = CliRunner().invoke(app, [*command, "--json"])
+        result = CliRunner().invoke(command_line(), [*command, "--json"])
     finally:
         asyncio.run(server.kill())
     watermark = json.loads(result.stdout)["out_messages_per_s"]
@@ -67,4 +67,4 @@ def test_the_watermark_of_a_broker_is_written_into_its_configuration(tmp_path: P
 
 
 def test_a_watermark_of_no_broker_is_refused() -> None:
-    assert CliRunner().invoke(app, ["bench", "broker", "--write"]).exit_code != 0
+    assert CliRunner().invoke(command_line(), ["bench", "broker", "--write"]).exit_code != 0

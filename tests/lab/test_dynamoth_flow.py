@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from nearcast.cli.main import app
+from nearcast.cli.main import command_line
 from nearcast.lab.experiment import RunSettings
 from nearcast.lab.experiments import dynamoth_elasticity, dynamoth_scalability
 from nearcast.lab.experiments.dynamoth_game import play, setting_of
@@ -67,13 +67,13 @@ def test_a_file_that_is_no_matrix_is_a_failure_with_its_name(tmp_path: Path) -> 
         "--out",
         str(tmp_path),
     ]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(command_line(), arguments)
     assert result.exit_code == 1
     assert "rtt.npy" in str(result.exception)
 
 
 @pytest.mark.parametrize("option", ["--latency-matrix", "--popularity"])
 def test_what_an_experiment_has_no_use_for_is_refused(option: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["lab", "run", RECONFIGURATION, option, str(tmp_path / "file")])
+    result = CliRunner().invoke(command_line(), ["lab", "run", RECONFIGURATION, option, str(tmp_path / "file")])
     assert result.exit_code == 2
     assert option in result.output

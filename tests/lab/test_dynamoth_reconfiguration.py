@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from nearcast.cli.main import app
+from nearcast.cli.main import command_line
 from nearcast.lab.experiment import RunSettings
 from nearcast.lab.experiments.dynamoth_reconfiguration import DISPUTED, EXPERIMENT, NAME, UNFINISHED
 
@@ -28,7 +28,7 @@ def test_the_claims_hold_on_a_few_seeds_with_faults() -> None:
 def test_a_seed_is_replayed_from_the_command_line(tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
     result = CliRunner().invoke(
-        app, ["lab", "replay", NAME, "--seed", "1", "--without", "legs", "--json", "--history", str(history)]
+        command_line(), ["lab", "replay", NAME, "--seed", "1", "--without", "legs", "--json", "--history", str(history)]
     )
     shown = json.loads(result.stdout)
     assert result.exit_code == 1
@@ -38,5 +38,5 @@ def test_a_seed_is_replayed_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_an_unknown_rule_is_a_usage_error() -> None:
-    result = CliRunner().invoke(app, ["lab", "replay", NAME, "--seed", "1", "--without", "nothing"])
+    result = CliRunner().invoke(command_line(), ["lab", "replay", NAME, "--seed", "1", "--without", "nothing"])
     assert result.exit_code == 2

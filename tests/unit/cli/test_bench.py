@@ -6,11 +6,11 @@ from typer.testing import CliRunner
 
 from nearcast.cli.bench.client import Case, Figures, Round, notes, summary
 from nearcast.cli.bench.client_sides import Style
-from nearcast.cli.main import app
+from nearcast.cli.main import command_line
 
 
 def test_the_ring_is_measured_for_every_size() -> None:
-    result = CliRunner().invoke(app, ["bench", "ring", "--json"])
+    result = CliRunner().invoke(command_line(), ["bench", "ring", "--json"])
     assert result.exit_code == 0
     shown = json.loads(result.stdout)
     assert [row["brokers"] for row in shown["sizes"]] == [2, 4, 8, 16, 32, 100, 1000]
@@ -19,7 +19,7 @@ def test_the_ring_is_measured_for_every_size() -> None:
 
 def test_a_policy_is_measured_at_both_sizes_and_loads() -> None:
     asked = ["bench", "plan", "--topics", "400", "--brokers", "20", "--rounds", "2", "--json"]
-    result = CliRunner().invoke(app, asked)
+    result = CliRunner().invoke(command_line(), asked)
     assert result.exit_code == 0
     shown = json.loads(result.stdout)
     cases = {(case["load"], case["topics"]): case for case in shown["cases"]}
@@ -32,7 +32,7 @@ def test_a_policy_is_measured_at_both_sizes_and_loads() -> None:
 
 
 def test_a_policy_that_is_not_there_is_refused_by_name() -> None:
-    result = CliRunner().invoke(app, ["bench", "plan", "--policy", "best"])
+    result = CliRunner().invoke(command_line(), ["bench", "plan", "--policy", "best"])
     assert result.exit_code != 0
     assert "policy 'best' is not known" in f"{result.output}{result.exception}"
 

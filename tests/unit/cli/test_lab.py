@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from nearcast.cli.main import app
+from nearcast.cli.main import command_line
 from nearcast.cli.progress import progress_bar
 from nearcast.domain.errors import NearcastError
 from nearcast.lab.claim import Expectation
@@ -41,7 +41,7 @@ def _one_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def lab(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["lab", *arguments])
+    return CliRunner().invoke(command_line(), ["lab", *arguments])
 
 
 def test_experiments_are_listed_with_their_claims_and_modes() -> None:

@@ -2,7 +2,6 @@ import re
 import sys
 
 import pytest
-import typer
 
 from nearcast.cli import main as main_module
 from nearcast.domain.errors import StoreDown
@@ -35,6 +34,19 @@ def test_an_unknown_command_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, caps
     assert "Did you mean 'list'?" in capsys.readouterr().err
 
 
+def test_a_mistyped_command_is_compared_with_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "topics") == 2
+    assert "Did you mean 'topic'?" in capsys.readouterr().err
+
+
+def test_the_help_names_every_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--help") == 0
+    listed = re.findall(r"^  (\w+)  ", capsys.readouterr().out.split("Commands:")[1], re.MULTILINE)
+    assert listed == list(main_module.COMMANDS)
+
+
 def test_an_error_of_ours_is_one_line_and_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,8 +55,6 @@ def test_an_error_of_ours_is_one_line_and_exit_code_1(
         error.add_note("while running seed 7")
         raise error
 
-    app = typer.Typer()
-    app.command()(fail)
-    monkeypatch.setattr(main_module, "app", app)
-    assert run(monkeypatch) == 1
+    monkeypatch.setattr("nearcast.cli.status.show_status", fail)
+    assert run(monkeypatch, "status") == 1
     assert capsys.readouterr().err == "nearcast: the store at 127.0.0.1:4222 does not answer (while running seed 7)\n"

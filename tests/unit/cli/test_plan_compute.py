@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from nearcast.cli.main import app
+from nearcast.cli.main import command_line
 from nearcast.domain.load import BrokerReport
 from nearcast.domain.placing import places_of
 from nearcast.domain.ring import Ring
@@ -41,13 +41,13 @@ def far_away() -> Snapshot:
 def test_the_plan_of_a_file_is_that_of_the_policy(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_bytes(write_snapshot(far_away()))
     asked = ["plan", "compute", "--policy", "epulsar", "--snapshot", "s.json"]
-    shown = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    shown = json.loads(CliRunner().invoke(command_line(), [*asked, "--json"]).stdout)
     (step,) = epulsar(far_away(), Settings(), 7.0).steps
     assert (shown["at_s"], shown["objections"]) == (7.0, [])
     (found,) = shown["steps"]
     assert (found["topic"], found["brokers"], found["reason"]) == ("t", ["b"], step.reason)
     assert found["forecast"]["predicted_ms"] == 10.0
-    text = CliRunner().invoke(app, asked).stdout
+    text = CliRunner().invoke(command_line(), asked).stdout
     assert "epulsar: 1 topics would move" in text
 
 
@@ -65,6 +65,6 @@ def test_what_cannot_be_computed_is_refused_with_the_reason(
 ) -> None:
     if content is not None:
         (tmp_path / "s.json").write_bytes(content)
-    result = CliRunner().invoke(app, ["plan", "compute", "--policy", policy, "--snapshot", "s.json"])
+    result = CliRunner().invoke(command_line(), ["plan", "compute", "--policy", policy, "--snapshot", "s.json"])
     assert result.exit_code != 0
     assert message in f"{result.output}{result.exception}"
