@@ -11,16 +11,20 @@ from rich.text import Text
 # By word, not only by colour: a log has none.
 HOLDS: dict[bool | None, str] = {True: "yes", False: "NO", None: ""}
 
+_NAME_WIDTH = 28
+"""Names up to here stay on one line, so that they can be found and copied."""
+
 
 def print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Folds long cells and cuts none off. Cells are text, not markup."""
+    """Folds long cells, but no short names in the first column, and cuts none off. Cells are text, not markup."""
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        short = all(len(row[place]) <= _NAME_WIDTH for row in rows)
+        table.add_column(column, overflow="fold", no_wrap=place == 0 and short)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

@@ -48,7 +48,7 @@ def test_experiments_are_listed_with_their_claims_and_modes() -> None:
     listed = lab("list")
     assert listed.exit_code == 0
     row = next(line for line in listed.stdout.splitlines() if NAME in line)
-    assert row.split() == [NAME, "Dynamoth", "DYN-6", "virtual,", "live", "nothing", "is", "lost"]
+    assert row.split() == [NAME, "DYN-6", "virtual,", "live", "nothing", "is", "lost"]
 
 
 def test_experiments_are_listed_as_json() -> None:

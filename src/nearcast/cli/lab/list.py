@@ -32,11 +32,10 @@ def list_experiments(
         print("No experiment is registered.")
         return
     print_table(
-        ("experiment", "paper", "claims", "modes", "shows"),
+        ("experiment", "claims", "modes", "shows"),
         [
             (
                 one.name,
-                one.paper,
                 ", ".join(dict.fromkeys(claim.id for claim in one.expectations)),
                 ", ".join(one.modes),
                 one.summary,
