@@ -18,10 +18,10 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_doc_links.py
 
-# Whole fleets of real servers come last and one at a time: beside each other they would be late, and leases run out.
+# Whole fleets of real servers come last and two at a time: beside more of them each is late, and leases run out.
 test: setup check
 	$(BIN)/pytest -n 3 --dist worksteal --tb=short -m "not slow" --ignore tests/live
-	$(BIN)/pytest --tb=short -m "not slow" tests/live
+	$(BIN)/pytest -n 2 --dist worksteal --tb=short -m "not slow" tests/live
 
 test-all: setup check
 	$(BIN)/pytest -n 2

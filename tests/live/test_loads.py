@@ -159,12 +159,11 @@ async def plain_traffic(fleet: Fleet, kind: str) -> None:
         while True:
             topics = await ask(fleet, "topic", "list")
             rates = {name: topics[name]["publications_hz"] for name in ("calm", "busy") if name in topics}
-            if len(rates) == 2 and min(rates.values()) > 0:
+            if rates.get("calm") == near(40.0, 0.4) and rates.get("busy", 0) > 0:  # The first second counts in part.
                 break
             assert time.monotonic() < until_s, rates
         await crew.close()
     calm, busy = topics["calm"], topics["busy"]
-    assert calm["publications_hz"] == near(40.0, 0.4)
     assert (calm["subscribers"], calm["publishers"]) == (1, 1)
     assert calm["bytes_in_per_s"] == near(1e3 * calm["publications_hz"], 0.1)
     assert calm["bytes_out_per_s"] == near(calm["bytes_in_per_s"], 0.2)
