@@ -12,16 +12,19 @@ _NO_LIMIT = 2**31
 def wait_reason(snapshot: Snapshot, settings: Settings, now_s: float) -> str:
     """Why it is too early for a plan; empty if it is not (Dynamoth's T_wait).
 
-    A server that nothing is routed to ends the wait while another is overloaded: it was rented for that.
+    A server that nothing is routed to ends the wait while another is overloaded: it was rented for that. While one can
+    send no more, half the wait is enough: its clients wait with every second, and averages have forgotten the moves.
     """
-    if snapshot.planned_s is None or now_s - snapshot.planned_s >= settings.wait_s:
+    if snapshot.planned_s is None:
         return ""
+    busiest = snapshot.load_ratios[snapshot.usable].max(initial=0.0)
+    wait_s = settings.wait_s / 2 if busiest >= settings.full_ratio else settings.wait_s
+    since_s = now_s - snapshot.planned_s
     idle = snapshot.usable.copy()
     idle[snapshot.members] = False
-    if idle.any() and (snapshot.load_ratios[snapshot.usable] > settings.high_ratio).any():
+    if since_s >= wait_s or (idle.any() and busiest > settings.high_ratio):
         return ""
-    since_s = now_s - snapshot.planned_s
-    return f"the last plan is {since_s:.1f} s old: no other before {settings.wait_s:g} s, so that its moves can settle"
+    return f"the last plan is {since_s:.1f} s old: no other before {wait_s:g} s, so that its moves can settle"
 
 
 def most_to_rent(snapshot: Snapshot, settings: Settings) -> int:

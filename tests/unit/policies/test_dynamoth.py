@@ -202,6 +202,12 @@ def test_there_is_a_wait_between_two_plans() -> None:
     assert dynamoth(seen, Settings(), 110.0).steps
 
 
+def test_while_a_server_can_send_no_more_half_the_wait_is_enough() -> None:
+    seen = fleet({"a": [load("x", 55.0), load("y", 45.0)], "b": [load("z", 1.0)]}, planned_s=90.0)
+    assert not dynamoth(seen, Settings(), 99.9).changes
+    assert dynamoth(seen, Settings(), 100.0).steps
+
+
 def test_a_server_that_has_come_is_used_without_a_wait_if_another_is_overloaded() -> None:
     assert dynamoth(fleet({"a": [load("x", 45.0), load("y", 40.0)], "b": []}, planned_s=99.0), Settings(), 100.0).steps
     calm = fleet({"a": [load("x", 40.0), load("y", 40.0)], "b": []}, planned_s=99.0)
