@@ -41,9 +41,14 @@ class Spots:
 
     def to(self, others: Spots) -> Floats:
         """The distance from each of these (rows) to each of the others (columns)."""
-        squares = (self.vec**2).sum(axis=1)[:, None] + (others.vec**2).sum(axis=1)[None, :]
-        apart = np.sqrt(np.maximum(squares - 2.0 * self.vec @ others.vec.T, 0.0))
-        return np.asarray(apart + self.height[:, None] + others.height[None, :])
+        # In place: with many brokers the matrix is larger than a cache, and every copy of it takes as long as the sum.
+        apart = (-2.0 * self.vec) @ others.vec.T
+        apart += (self.vec**2).sum(axis=1)[:, None]
+        apart += (others.vec**2).sum(axis=1)
+        np.sqrt(np.maximum(apart, 0.0, out=apart), out=apart)
+        apart += self.height[:, None]
+        apart += others.height
+        return np.asarray(apart)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,15 +120,15 @@ class Places:
 
     def expected_anywhere_s(self, topics: Ints) -> Floats:
         """The same of each topic (rows) at every broker (columns)."""
-        before_s = self.publishers[topics].to(self.brokers)
-        after_s = self.subscribers[topics].to(self.brokers)
-        found = before_s + after_s + self.deviation_s[topics][:, None]
+        found = self.publishers[topics].to(self.brokers)
+        found += self.subscribers[topics].to(self.brokers)
+        found += self.deviation_s[topics][:, None]
         if self.measured is not None:
             row, entry = self.measured.of(topics)
             there = ~np.isnan(found[row, self.measured.broker[entry]])
             row, entry = row[there], entry[there]
             found[row, self.measured.broker[entry]] = self.measured.worst_s[entry]
-        return np.asarray(found)
+        return found
 
     def has_measured(self, topics: Ints) -> Bools:
         """Of which topics some broker was measured."""

@@ -30,7 +30,9 @@ from nearcast.policies.settings import Settings
 NAME = "epulsar"
 ALL_PAIRS = "all-pairs"
 
-_AT_ONCE = 4096  # topics whose worst cases at all brokers are in memory at a time
+_AT_ONCE = (
+    256  # topics whose worst cases at all brokers are computed at a time: with 1,000 brokers they stay in a cache
+)
 _FEW = 8
 _SHOWN = 5  # candidates that a step tells of
 _BETTER = 0.95
