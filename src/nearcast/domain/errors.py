@@ -26,6 +26,10 @@
       MoveRefused              a move that would break a rule of the protocol
       BrokerRefused            an order about a broker that would break a rule, or that nobody can carry out
       FleetError               a process of this machine that cannot be started or kept running
+      PipelineError            datasets, feeds and what is made of them
+        SchemaError            columns that cannot be read or used as they are written (also a ValueError)
+        CatalogRefused         something that cannot be created, changed or dropped as asked, or is not there
+        TableGone              a table that was dropped, or a version of one that is no longer kept
 
 Errors of libraries are translated into these where the library is used. A refusal that is part of normal work is a
 value, not an error.
@@ -136,3 +140,19 @@ class BrokerRefused(NearcastError):
 
 class FleetError(NearcastError):
     """A process of this machine that cannot be started or kept running: the message names the log to read."""
+
+
+class PipelineError(NearcastError):
+    """Something about datasets, feeds and what is made of them."""
+
+
+class SchemaError(PipelineError, ValueError):
+    """Columns that cannot be read or used as they are written: the message says where and what was expected."""
+
+
+class CatalogRefused(PipelineError):
+    """Something that cannot be created, changed or dropped as asked, or is not there; nothing has been changed."""
+
+
+class TableGone(PipelineError):
+    """The table was dropped, or the version asked for is no longer kept."""

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,8 @@ _LOOPBACK = "127.0.0.1"
 
 
 @contextmanager
-def session(name: str, master: str = LOCAL) -> Iterator["SparkSession"]:
-    """A session of its own on `master`, which ends with the block.
+def session(name: str, master: str = LOCAL, conf: Mapping[str, str] | None = None) -> Iterator["SparkSession"]:
+    """A session of its own on `master`, which ends with the block; `conf` goes before what is set here.
 
     FleetError without a Java that is new enough; ConfigError without pyspark, with a master that cannot be used or
     reached, or while this process has another session: Spark would silently hand out that one.
@@ -39,7 +39,7 @@ def session(name: str, master: str = LOCAL) -> Iterator["SparkSession"]:
     # Workers run the interpreter and the packages of this process. A cluster that has them elsewhere says where.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in _settings(master).items():
+    for key, value in {**_settings(master), **(conf or {})}.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
@@ -60,6 +60,11 @@ def _settings(master: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG.as_uri()}",
         # One that does not answer is given up after seconds, not after minutes.
         "spark.rpc.askTimeout": "30s",
+        # A time means the same on every machine, and is written so that others can read it.
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Files are named, not searched for: a job that looks for them costs more than looking.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     }
     if master.startswith("local") or urlsplit(master).hostname in {_LOOPBACK, "localhost"}:
         # Nobody else has to reach this process.

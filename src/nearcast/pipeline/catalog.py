@@ -1,0 +1,116 @@
+"""Datasets and feeds by name, in the store, and what depends on what.
+
+All of it is one value, changed by compare-and-set: a dataset cannot be dropped at the moment in which something that
+reads it is created. Names and queries are small; a value holds 1 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import msgspec
+
+from nearcast.domain.dataset import Dataset, Feed
+from nearcast.domain.errors import CatalogRefused, Conflict, PipelineError, StoreError
+from nearcast.store.store import ABSENT, MAX_VALUE_BYTES, Store
+
+BUCKET = "nearcast_pipeline"
+"""Where a NATS store has it, and the tables' pointers: apart from what a new leader reads."""
+
+_KEY = "catalog"
+
+_Named = TypeVar("_Named", bound=Dataset | Feed)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Of each kind by name, sorted. Changes make a new one, or raise CatalogRefused.
+
+    A further kind that reads datasets is a field more, and two lines in `readers`.
+    """
+
+    datasets: tuple[Dataset, ...] = ()
+    feeds: tuple[Feed, ...] = ()
+
+    def dataset(self, name: str) -> Dataset:
+        """Whatever the case of its letters, as in SQL. Raises CatalogRefused, with those there are."""
+        return _found("dataset", self.datasets, name)
+
+    def feed(self, name: str) -> Feed:
+        return _found("feed", self.feeds, name)
+
+    def readers(self, dataset: str) -> tuple[str, ...]:
+        """What would be left without its dataset: (`feed orders fills it`, `channel late reads it`)."""
+        wanted = dataset.lower()
+        return tuple(f"feed {each.name} fills it" for each in self.feeds if each.dataset.lower() == wanted)
+
+    def with_dataset(self, dataset: Dataset) -> Catalog:
+        return replace(self, datasets=_added("dataset", self.datasets, dataset))
+
+    def without_dataset(self, name: str) -> Catalog:
+        gone = self.dataset(name)
+        if readers := self.readers(gone.name):
+            raise CatalogRefused(f"cannot drop dataset {gone.name}: {', '.join(readers)}; drop that first")
+        return replace(self, datasets=tuple(each for each in self.datasets if each != gone))
+
+    def with_feed(self, feed: Feed) -> Catalog:
+        into = self.dataset(feed.dataset)
+        return replace(self, feeds=_added("feed", self.feeds, replace(feed, dataset=into.name)))
+
+    def without_feed(self, name: str) -> Catalog:
+        gone = self.feed(name)
+        return replace(self, feeds=tuple(each for each in self.feeds if each != gone))
+
+
+class CatalogStore:
+    """The catalog in the store. Every method raises StoreDown when that cannot be reached."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def read(self) -> Catalog:
+        return (await self._read())[0]
+
+    async def change(self, change: Callable[[Catalog], Catalog]) -> Catalog:
+        """What `change` makes of it as it is now. What `change` raises is raised, and nothing has been changed."""
+        while True:
+            catalog, revision = await self._read()
+            changed = change(catalog)
+            value = msgspec.json.encode(changed)
+            if len(value) > MAX_VALUE_BYTES:
+                raise CatalogRefused(f"the catalog would have {len(value)} bytes; at most {MAX_VALUE_BYTES} are kept")
+            try:
+                await self._store.put(_KEY, value, revision)
+            except Conflict:
+                continue  # another has changed it meanwhile
+            return changed
+
+    async def _read(self) -> tuple[Catalog, int]:
+        entry = await self._store.get(_KEY)
+        if entry is None or entry.value is None:
+            return Catalog(), ABSENT
+        try:
+            return _decoder.decode(entry.value), entry.revision
+        except (msgspec.MsgspecError, PipelineError) as error:
+            raise StoreError(f"store: the catalog is not readable: {error}") from error
+
+
+_decoder = msgspec.json.Decoder(Catalog)
+
+
+def _found(kind: str, among: tuple[_Named, ...], name: str) -> _Named:
+    for each in among:
+        if each.name.lower() == name.lower():
+            return each
+    known = f"{kind}s are {', '.join(each.name for each in among)}" if among else f"there is no {kind} yet"
+    raise CatalogRefused(f"no {kind} {name!r}; {known}")
+
+
+def _added(kind: str, among: tuple[_Named, ...], new: _Named) -> tuple[_Named, ...]:
+    for each in among:
+        if each.name.lower() == new.name.lower():
+            raise CatalogRefused(f"{kind} {each.name} is there already; drop it first, or choose another name")
+    found: list[_Named] = [*among, new]
+    return tuple(sorted(found, key=lambda each: each.name))
