@@ -2,15 +2,21 @@
 
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 HOST = "127.0.0.1"
 _LOWEST = 15_000
 _ATTEMPTS = 100
 
+# A fleet with many links asks for hundreds before it uses the first, and two of that many would be alike by chance.
+_given: deque[int] = deque(maxlen=800)
+
 
 def free_port() -> int:
-    """A port that nobody has now. Somebody may have taken it before it is used: who uses it must be ready to retry.
+    """A port that nobody has now, and that this process was not given lately.
+
+    Somebody may have taken it before it is used: who uses it must be ready to retry.
 
     It is below the range from which the kernel takes the local ports of outgoing connections, where that leaves room.
     A server there can be away for a while: no connection takes its port meanwhile, and a client that tries to
@@ -19,7 +25,8 @@ def free_port() -> int:
     chance = random.SystemRandom()
     for _ in range(_ATTEMPTS):
         port = chance.randrange(_LOWEST, _ephemeral_start()) if _ephemeral_start() > _LOWEST + 1000 else 0
-        if port := _bindable(port):
+        if (port := _bindable(port)) and port not in _given:
+            _given.append(port)
             return port
     raise OSError(f"no free port found on {HOST} in {_ATTEMPTS} attempts")
 
