@@ -133,20 +133,21 @@ def test_a_worker_that_is_killed_is_told_with_the_seeds_it_may_have_had() -> Non
         map_seeds(die_at_two, range(4), 2)
 
 
-def test_an_interrupt_ends_the_workers_in_the_middle_of_their_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_who_started_them_in_the_middle_of_their_work(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    # A process group of its own, and the signal to its leader only: the workers end because the leader ends them.
+    # A process group of its own, and the signal to its leader only: the workers do not get it.
     leader = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists())
-        leader.send_signal(signal.SIGINT)
+        leader.send_signal(number)
         _, complaint = leader.communicate(timeout=60)
     finally:
         leader.kill()
-    assert "KeyboardInterrupt" in complaint
+    assert ("KeyboardInterrupt" in complaint) == (number == signal.SIGINT)
     for seed in ("0", "1"):
-        assert is_gone(int((tmp_path / seed).read_text()))
+        wait_until(partial(is_gone, int((tmp_path / seed).read_text())), 5.0)
     assert not (tmp_path / "undisturbed").exists()
 
 

@@ -63,7 +63,7 @@ class Process:
                     stderr=subprocess.STDOUT,
                     env=env,
                     start_new_session=True,
-                    preexec_fn=partial(_die_with_parent, os.getpid()),  # noqa: PLW1509  # it takes no lock
+                    preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509  # it takes no lock
                 )
             except (OSError, subprocess.SubprocessError) as error:
                 raise FleetError(f"{name}: {argv[0]!r} cannot be run: {error}") from error
@@ -141,7 +141,7 @@ class Process:
         self._popen.wait()
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Runs in the child before exec. The parent may have died before the kernel was told: then nobody would kill us."""
     if _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0 or os.getppid() != parent:
         os._exit(127)

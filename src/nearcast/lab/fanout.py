@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from nearcast.domain.errors import NearcastError
+from nearcast.fleet.processes import die_with_parent
 from nearcast.lab.experiment import Progress, RunSettings, silent
 
 T = TypeVar("T")
@@ -73,7 +74,9 @@ def map_seeds(
     others = multiprocessing.active_children()
     # spawn: a fork copies the threads' locks of whoever calls, and a forked event loop with them.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(jobs, len(seeds)), mp_context=context, initializer=_begin_worker)
+    pool = ProcessPoolExecutor(
+        min(jobs, len(seeds)), mp_context=context, initializer=_begin_worker, initargs=(os.getpid(),)
+    )
     try:
         futures: dict[Future[T], int] = {pool.submit(run_seed, seed): seed for seed in seeds}
         for done, future in enumerate(as_completed(futures), start=1):
@@ -106,7 +109,8 @@ def _map_here(run_seed: Callable[[int], T], seeds: Sequence[int], progress: Prog
     return results
 
 
-def _begin_worker() -> None:
+def _begin_worker(parent: int) -> None:
+    die_with_parent(parent)
     # Ctrl-C reaches the workers too. Without this each of them prints a traceback of its own.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
