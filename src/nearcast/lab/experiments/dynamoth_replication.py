@@ -1,9 +1,9 @@
 """DYN-1 and DYN-2: one topic that is too much for one server, on one and on three, live.
 
 `dynamoth.all-publishers` (Figure 4a): one publisher, ever more subscribers. A server runs out of processor: it has the
-share that it needs for 400 subscribers alone, as measured in the same run: one fails before 800 and three together have
-half as much again as 800 need. (With the share for 300 three were at their limit too: servers that work at the same moment
-on the two threads of a core take longer for the same.)
+share that it needs alone for 400 subscribers, as measured in the same run: one fails before 800, and three have room to
+carry them. (With the share for 300 three were at their limit too: beside two other busy servers each takes longer for
+the same.)
 
 `dynamoth.all-subscribers` (Figure 4b): ever more publishers, one subscriber. The line between a server and the
 subscriber is full, what waits for it grows, and the server cuts the subscriber off at its own limit of output.
