@@ -10,7 +10,7 @@ subscriber is full, what waits for it grows, and the server cuts the subscriber 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from nearcast.domain.route import Strategy
 from nearcast.fleet.local import LocalSpec
 from nearcast.lab.claim import Claim, Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
-from nearcast.lab.live.crowd import Crowd, Probe, crowd_on
+from nearcast.lab.live.crowd import Probe, crowd_on
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,20 +68,21 @@ def _all_publishers(settings: RunSettings, progress: Progress) -> Outcome:
 
 async def _sweep_subscribers(settings: RunSettings, progress: Progress) -> _Rows:
     counts = _QUICK_SUBSCRIBERS if settings.quick else _SUBSCRIBERS
-    seconds = 4.0 if settings.quick else 8.0
+    settle_s, seconds = _times_s(settings)
     rows: _Rows = []
     share = 1.0
     for servers in _SERVERS:
         spec = LocalSpec(sites=servers, kind=settings.brokers or "redis", coordinators=1)
         async with crowd_on(spec, settings.seed) as crowd:
+            probe = partial(crowd.probe, 1, rate=_RATE, seconds=seconds, settle_s=settle_s)
             if servers == 1:
-                free = await crowd.probe(1, _ENOUGH_FOR, rate=_RATE, seconds=seconds)
+                free = await probe(_ENOUGH_FOR)
                 share = min(1.0, free.cpu_s / seconds)
             else:
                 await crowd.route(Strategy.ALL_PUBLISHERS, spec.brokers)
             for subscribers in counts:
                 progress(len(rows), 2 * len(counts), f"{servers} servers")
-                rows.append((servers, await crowd.probe(1, subscribers, rate=_RATE, seconds=seconds, share=share)))
+                rows.append((servers, await probe(subscribers, share=share)))
     return rows
 
 
@@ -99,7 +100,7 @@ def _all_subscribers(settings: RunSettings, progress: Progress) -> Outcome:
 
 
 async def _search_publishers(settings: RunSettings, progress: Progress) -> _Rows:
-    seconds = 4.0 if settings.quick else 8.0
+    settle_s, seconds = _times_s(settings)
     rows: _Rows = []
     for servers in _SERVERS:
         spec = LocalSpec(
@@ -113,17 +114,31 @@ async def _search_publishers(settings: RunSettings, progress: Progress) -> _Rows
         async with crowd_on(spec, settings.seed) as crowd:
             if servers > 1:
                 await crowd.route(Strategy.ALL_SUBSCRIBERS, spec.brokers)
-            found = partial(_note, rows, servers, progress)
-            await _most_publishers(crowd, _FIRST * servers, seconds, spec.site(0), found)
+            probe = partial(
+                crowd.probe,
+                subscribers=1,
+                rate=_RATE,
+                seconds=seconds,
+                settle_s=settle_s,
+                size=_SIZE_BYTES,
+                site=spec.site(0),
+            )
+            await _most_publishers(probe, _FIRST * servers, partial(_note, rows, servers, progress))
     return rows
 
 
-async def _most_publishers(crowd: Crowd, first: int, seconds: float, site: str, found: Callable[[Probe], None]) -> None:
+def _times_s(settings: RunSettings) -> tuple[float, float]:
+    """For how long nothing is measured, and then something is."""
+    return (0.0, 4.0) if settings.quick else (15.0, 8.0)
+
+
+async def _most_publishers(
+    probe: Callable[[int], Awaitable[Probe]], first: int, found: Callable[[Probe], None]
+) -> None:
     """Doubles until it is too much, then halves the interval in which the answer lies; at last far beyond it.
 
     Too much is what fails twice: a machine has other things to do at times.
     """
-    probe = partial(crowd.probe, subscribers=1, rate=_RATE, seconds=seconds, size=_SIZE_BYTES, site=site)
     carried, too_many, count = 0, None, first
     while too_many is None or too_many - carried > max(1.0, _RESOLUTION * carried):
         for _ in range(2):

@@ -71,15 +71,20 @@ class Crowd:
         rate: float,
         seconds: float,
         size: int = 100,
+        settle_s: float = 0.0,
         share: float = 1.0,
         site: str = "",
     ) -> Probe:
-        """`share`: of a processor, for each server, while it is measured. `site`: where subscribers are."""
+        """`settle_s`: how long before it is measured; clients that have just come probe brokers many times a second.
+
+        `share`: of a processor, for each server, while it is measured. `site`: where subscribers are.
+        """
         self._probes += 1
         pids = [self._supervisor.child(broker).pid for broker in self._config.brokers]
         listeners = await self._start("listeners", subscribers, site=site)
         senders = await self._start("senders", publishers, rate=rate, size=size)
         try:
+            await asyncio.sleep(settle_s)
             with ExitStack() as shares:
                 if share < 1:
                     for pid in pids:
