@@ -17,6 +17,11 @@ settings.register_profile("nearcast", derandomize=True, deadline=None)
 settings.load_profile("nearcast")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    where = "where Spark runs: in this process, or on a master with two workers that the tests start and stop"
+    parser.addoption("--master", choices=["local", "standalone"], default="local", help=where)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test on a new event loop."""

@@ -1,5 +1,12 @@
-"""A Spark cluster of real processes, for tests that must not work in one process only."""
+"""Where the tests of this folder find Spark: in their own process, or on a cluster of real processes.
 
+pytest tests/spark                          # local, and what asks for `cluster` on a cluster
+pytest tests/spark --master standalone      # all of it on a cluster
+"""
+
+import asyncio
+import contextlib
+import os
 import re
 import subprocess
 import time
@@ -9,8 +16,13 @@ from typing import NamedTuple
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from nearcast.fleet.programs import java_program
+from nearcast.pipeline.session import session
+from nearcast.testing import run_nats
+from nearcast.transport.config import new_key
+from tests.live.conftest import Fleet
 
 WORKERS = 2
 DEADLINE_S = 180.0  # on a machine that has much else to do
@@ -27,14 +39,11 @@ class Cluster(NamedTuple):
         return [worker.name for worker in self.workers if any(worker.glob("app-*/*"))]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A master and two workers of one core each."""
     java_program()
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("SPARK_DAEMON_MEMORY", "256m")
-    monkeypatch.setenv("SPARK_DAEMON_JAVA_OPTS", "-Dspark.master.rest.enabled=false -XX:TieredStopAtLevel=1")
-    folder = tmp_path / "spark"
+    folder = tmp_path_factory.mktemp("spark")
     workers = tuple(folder / f"worker-{number}" for number in range(WORKERS))
     children: list[subprocess.Popen[bytes]] = []
     try:
@@ -53,10 +62,32 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
             child.wait(60)
 
 
+@pytest.fixture(scope="session")
+def master(request: pytest.FixtureRequest) -> str:
+    """What `--master` asks for."""
+    if request.config.getoption("--master") == "standalone":
+        cluster: Cluster = request.getfixturevalue("cluster")
+        return cluster.master
+    return "local[2]"
+
+
+@pytest.fixture(scope="module")
+def spark(master: str) -> Iterator[SparkSession]:
+    """A session for the tests of a file: a process has one at a time."""
+    with session("tests", master) as spark:
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        yield spark
+
+
 def _started(log: Path, name: str, *options: str) -> "subprocess.Popen[bytes]":
-    log.parent.mkdir(exist_ok=True)
+    env = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -XX:TieredStopAtLevel=1",
+    }
     with log.open("wb") as out:
-        return subprocess.Popen([CLASS, f"org.apache.spark.deploy.{name}", *options], stdout=out, stderr=out)
+        return subprocess.Popen([CLASS, f"org.apache.spark.deploy.{name}", *options], stdout=out, stderr=out, env=env)
 
 
 def _said(log: Path, pattern: str, times: int = 1) -> list[str]:
@@ -65,3 +96,31 @@ def _said(log: Path, pattern: str, times: int = 1) -> list[str]:
         assert time.monotonic() < until_s, log.read_text()
         time.sleep(0.1)
     return found
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two brokers that keep logs, one server each, where leases are short, so that a move is over in seconds."""
+    folder = tmp_path_factory.mktemp("kept")
+    with asyncio.Runner() as runner:
+        servers = contextlib.AsyncExitStack()
+        try:
+            urls = [
+                runner.run(servers.enter_async_context(run_nats(name, jetstream=True))).endpoint.url
+                for name in ("bus", "b1", "b2")
+            ]
+            (folder / "key").write_text(new_key())
+            config = folder / "nearcast.toml"
+            config.write_text(
+                f'name = "kept"\nkey_file = "key"\n[control]\nurl = "{urls[0]}"\n[timing]\nlease_s = 2.0\n'
+                f'[[broker]]\nname = "b1"\nurl = "{urls[1]}"\n[[broker]]\nname = "b2"\nurl = "{urls[2]}"\n'
+            )
+            fleet = Fleet(folder, "--config", str(config), "--coordinators", "1")
+            fleet.config = config
+            try:
+                fleet.until_well()
+                yield fleet
+            finally:
+                fleet.stop()
+        finally:
+            runner.run(servers.aclose())
