@@ -55,6 +55,10 @@ async def test_records_are_appended_behind_their_publishers_last_one_or_not_at_a
         records = [await reader.next() for _ in range(2)]
         assert [(each.seq, each.publisher, each.data) for each in records if each] == [(2, Q, b"b"), (3, P, b"c")]
         await reader.close()
+        of_one = await site.read("S", publisher=P)
+        records = [await of_one.next() for _ in range(2)]
+        assert [each.seq for each in records if each] == [1, 3]
+        await of_one.close()
 
 
 async def test_a_segment_has_one_mark_and_an_empty_one_ends_at_nothing() -> None:
@@ -62,13 +66,16 @@ async def test_a_segment_has_one_mark_and_an_empty_one_ends_at_nothing() -> None
         await site.open_segment("S", "t", ONE)
         await site.open_segment("E", "t", ONE)
         await site.append("S", P, b"a", 0)
+        assert await site.mark("S") is None
         assert await site.seal("S") == 2
+        assert await site.mark("S") == 2
         await site.append("S", P, b"late", 1)
         assert await site.seal("S") == 2
         assert await site.seal("E") == 0
         await site.remove("E")
         await site.remove("E")
         assert await site.state("E") is None
+        assert await site.mark("E") is None
         state = await site.state("S")
         assert state is not None
         assert (state.first, state.last) == (1, 3)

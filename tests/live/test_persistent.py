@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -128,6 +129,50 @@ def test_a_killed_server_loses_nothing_that_was_acknowledged(kept: Fleet) -> Non
 
     on(kept, test)
     kept.until_well()
+
+
+ONCE = [b"%d" % number for number in range(100_000)]
+PUBLISH_ONCE = """
+import asyncio, sys
+from pathlib import Path
+from nearcast.client import open_client
+from tests.live.test_persistent import ONCE
+
+async def main():
+    async with open_client(Path(sys.argv[1])) as client:
+        await client.publish_once("once", ONCE, name="it")
+
+asyncio.run(main())
+"""
+
+
+def test_what_is_published_once_is_there_once_although_its_publisher_is_killed_halfway(kept: Fleet) -> None:
+    async def written(config: Config) -> int:
+        async with open_client(config) as client:
+            return sum((await (await client.view("once")).lasts()).values())
+
+    async def test(config: Config) -> None:
+        await keep(config, "once")
+        for broker in ("b1", "b2"):
+            enough = await written(config) + 3
+            child = await asyncio.create_subprocess_exec(sys.executable, "-c", PUBLISH_ONCE, str(kept.config))
+            while await written(config) < enough:
+                assert child.returncode is None
+            child.kill()
+            await child.wait()
+            await move(config, "once", broker)
+        before = await written(config)
+        async with open_client(config) as client:
+            with pytest.raises(LogRefused, match="not among these 7: what is published again must be the same"):
+                await client.publish_once("once", ONCE[:7], name="it")
+            await client.publish_once("once", ONCE[::-1], name="it")
+            assert await written(config) > before > 6, "some were there, some were not"
+            await client.publish_once("once", ONCE, name="it")
+        async with open_client(config) as later:
+            await later.publish("once", b"-1")
+            assert sorted(numbers(await take(later, "once", len(ONCE) + 1, "first"))) == list(range(-1, len(ONCE)))
+
+    on(kept, test)
 
 
 def test_what_cannot_be_kept_is_refused_with_the_reason(kept: Fleet) -> None:

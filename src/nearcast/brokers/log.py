@@ -140,6 +140,16 @@ class LogSite:
                 mark = (await js.get_last_msg(name, subject, direct=False)).seq or 0
             return 0 if mark == 1 else mark
 
+    async def mark(self, name: str) -> int | None:
+        """The number of the mark that seals it, as the stream's leader knows it; None when there is none."""
+        async with self._session.asking(f"look at {name!r}") as connection:
+            try:
+                return (await connection.js.get_last_msg(name, f"{_prefix(name)}{_SEAL}", direct=False)).seq
+            except NotFoundError as error:
+                if error.err_code in _NO_MESSAGE | _NO_STREAM:
+                    return None
+                raise
+
     async def state(self, name: str) -> SegmentState | None:
         """None when it is not there."""
         async with self._session.asking(f"look at {name!r}") as connection:
@@ -168,10 +178,14 @@ class LogSite:
                 if error.err_code not in _NO_STREAM:
                     raise
 
-    async def read(self, name: str, *, after: int = 0, since_s: float | None = None) -> "SegmentReader":
+    async def read(
+        self, name: str, *, after: int = 0, since_s: float | None = None, publisher: int | None = None
+    ) -> "SegmentReader":
+        """Everything behind a record, or since a time; of one publisher, or of all."""
         async with self._session.asking(f"read {name!r}") as connection:
             puller = Puller(connection, name, f"read {name!r}", down=LogDown, heartbeat_s=_HEARTBEAT_S)
-            await puller.make(f"{_prefix(name)}*", after=after, since_s=since_s)
+            subjects = f"{_prefix(name)}*" if publisher is None else _subject(name, publisher)
+            await puller.make(subjects, after=after, since_s=since_s)
             return SegmentReader(puller, name)
 
     async def first_since(self, name: str, since_s: float) -> int | None:

@@ -21,7 +21,7 @@ from nearcast.transport.config import Config
 _T = TypeVar("_T")
 
 
-class _LoopThread:
+class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class BlockingClient:
         self, config: Config | Path | None = None, *, name: str = "", site: str = "", gateway: str = ""
     ) -> None:
         """As `open_client`."""
-        self._thread = _LoopThread()
+        self._thread = LoopThread()
         try:
             self._client: Client = self._thread.call(
                 lambda: _at_once(lambda: open_client(config, name=name, site=site, gateway=gateway))
@@ -109,7 +109,7 @@ class BlockingClient:
 class BlockingSubscription:
     """Iterate over it, or `get` the next message; leave it with `close()` or `with`."""
 
-    def __init__(self, subscription: Subscription, thread: _LoopThread) -> None:
+    def __init__(self, subscription: Subscription, thread: LoopThread) -> None:
         self._subscription = subscription
         self._thread = thread
 

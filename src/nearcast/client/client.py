@@ -1,8 +1,9 @@
 """The client: publish and subscribe by topic, wherever the topic is."""
 
+import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import chain
 from types import TracebackType
@@ -14,6 +15,7 @@ from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.client.live_subscription import LiveSubscription
 from nearcast.client.log_publication import LogPublication
 from nearcast.client.log_subscription import FIRST, NEW, LogSubscription, Since
+from nearcast.client.log_view import NOTHING_WRITTEN, LogView, Written, without
 from nearcast.client.publication import Publication
 from nearcast.client.subscription import OnMessage, OnReport, Overflow, Subscription
 from nearcast.client.survey import Survey
@@ -26,7 +28,8 @@ from nearcast.control.subscriber import Subscriber
 from nearcast.control.tally import Tally
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import Pace, Whereabouts
-from nearcast.domain.errors import ConfigError, LinkClosed, LogRefused, TopicChanged, TopicNameError
+from nearcast.domain.errors import ConfigError, LeaseLost, LinkClosed, LogRefused, TopicChanged, TopicNameError
+from nearcast.domain.message import Message
 from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
@@ -140,20 +143,92 @@ class Client:
 
     def publication(self, topic: str) -> Publication | LogPublication:
         """This client's publisher on the topic, opened on first use; anew, under another id, after a long rest."""
-        publication = self._publications.get(topic)
-        if publication is None:
-            validate_topic(topic)
-            self._must_be_open()
-            publisher_id = self._rng.getrandbits(63) + 1
-            machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
-            for broker in self._pool.broken:
-                machine.lost(broker)
-            self._count()
-            rests = partial(self._rests, topic, publisher_id)
-            publication = Publication(
-                machine, self._pool, self._clock, self._crew, self._dialect, self._tally, rests, self._log_publication
-            )
-            self._publications[topic] = self._by_id[publisher_id] = publication
+        return self._publications.get(topic) or self._new_publication(topic)
+
+    async def publish_once(self, topic: str, payloads: Sequence[bytes], *, name: str, timeout_s: float = 60.0) -> None:
+        """Publishes all of these as one publisher, `name`: once, however often that is done under the same name, also
+        by another process after this one has died in the middle of it.
+
+        Of a persistent topic, what is in the log under that name is left out; it need not have been in this order.
+        Raises LogRefused when something is there that is not among these, and Unconfirmed, after which the same call
+        goes on where this one ended. Of another topic all is sent again under the same numbers, and whoever has been
+        subscribed since then removes the repeats.
+        """
+        publisher_id = stable_key(f"{name}\n{topic}") // 2 + 1
+        if topic in self._publications:
+            raise ConfigError(f"client {self.name!r} publishes on {topic!r} already; use another one for {name!r}")
+        first = await self._asked(topic, timeout_s)
+        publication: Publication | LogPublication
+        if first is None:
+            publication = self._new_publication(topic, publisher_id)
+        else:
+            view = self._view(first, timeout_s)
+            written = await view.written(publisher_id)
+            payloads = without(payloads, written.messages, f"topic {topic!r}: under the name {name!r}")
+            publication = self._log_publication(first, publisher_id, written)
+        try:
+            await publication.publish_all(payloads, timeout_s=timeout_s)
+        finally:
+            publication.close()
+            self._rests(topic, publisher_id)
+
+    async def view(self, topic: str, *, epoch: int = 0, timeout_s: float = 30.0) -> LogView:
+        """The log of a persistent topic as it is now; as an agent knows it that has heard of this epoch.
+
+        Raises ConfigError when the topic is not persistent, LeaseLost when no agent answers in time.
+        """
+        until_s = self._clock.now() + timeout_s
+        while True:
+            first = await self._asked(topic, timeout_s)
+            if first is None:
+                raise ConfigError(
+                    f"topic {topic!r} is not persistent: nothing is kept of it that could be read"
+                    f" (`nearcast topic set {topic} --persistent` keeps what comes from then on)"
+                )
+            if first.route.epoch >= epoch:
+                return self._view(first, timeout_s)
+            if self._clock.now() > until_s:
+                raise LeaseLost(f"topic {topic!r}: no agent knew of epoch {epoch} within {timeout_s:g} s")
+            await self._clock.sleep(self._timing.retry_s)
+
+    def _view(self, first: Welcome, patience_s: float) -> LogView:
+        assert first.log is not None
+        sites = self._must_keep_logs(first.topic)
+        return LogView(first.topic, first.log, sites, self._clock, self.rejects, patience_s=patience_s)
+
+    async def _asked(self, topic: str, timeout_s: float) -> Welcome | None:
+        """What an agent says of a persistent topic; None of another."""
+        validate_topic(topic)
+        self._must_be_open()
+        if topic in self._subscriptions:
+            raise ConfigError(f"client {self.name!r} is subscribed to {topic!r}; ask with another one")
+        asking = self._live_subscription(topic, _ignore, None, 1, Overflow.DROP_OLDEST)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._begin(asking)
+        except TopicChanged as changed:
+            first: Welcome = changed.args[1]
+            return first
+        except TimeoutError:
+            raise LeaseLost(
+                f"topic {topic!r}: no agent said within {timeout_s:g} s where it is; are the brokers and agents up?"
+            ) from None
+        asking.close()
+        return None
+
+    def _new_publication(self, topic: str, publisher_id: int | None = None) -> Publication:
+        validate_topic(topic)
+        self._must_be_open()
+        publisher_id = publisher_id or self._rng.getrandbits(63) + 1
+        machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
+        for broker in self._pool.broken:
+            machine.lost(broker)
+        self._count()
+        rests = partial(self._rests, topic, publisher_id)
+        publication = Publication(
+            machine, self._pool, self._clock, self._crew, self._dialect, self._tally, rests, self._log_publication
+        )
+        self._publications[topic] = self._by_id[publisher_id] = publication
         return publication
 
     async def subscribe(
@@ -231,13 +306,15 @@ class Client:
             closed=self._forget,
         )
 
-    def _log_publication(self, first: Welcome) -> LogPublication:
-        """Takes the place of the publication that was told of a log."""
-        topic, publisher_id = first.topic, self._rng.getrandbits(63) + 1
+    def _log_publication(
+        self, first: Welcome, publisher_id: int | None = None, written: Written = NOTHING_WRITTEN
+    ) -> LogPublication:
+        """Takes the place of the publication that was told of a log, or goes on behind what was written."""
+        topic, publisher_id = first.topic, publisher_id or self._rng.getrandbits(63) + 1
         before = self._publications.pop(topic, None)
         if isinstance(before, Publication):
             self._by_id.pop(before.machine.id, None)
-        machine = LogPublisher(self._log_route(first, publisher_id))
+        machine = LogPublisher(self._log_route(first, publisher_id), written.last, written.before)
         sites, rests = self._must_keep_logs(topic), partial(self._rests, topic, publisher_id)
         publication = LogPublication(
             machine, self._pool, sites, self._clock, self._crew, self._dialect, self.time_ns, rests
@@ -338,7 +415,8 @@ class Client:
             self._pool.publish(broker, AGENT_SUBJECT, seal(counts, self._dialect))
 
     def _rests(self, topic: str, publisher_id: int) -> None:
-        del self._publications[topic], self._by_id[publisher_id]
+        self._publications.pop(topic, None)
+        self._by_id.pop(publisher_id, None)
 
     def _forget(self, topic: str) -> None:
         self._subscriptions.pop(topic, None)
@@ -377,6 +455,10 @@ class Client:
             publication.link_changed(broker, up)
         for subscription in list(self._subscriptions.values()):
             subscription.link_changed(broker, up)
+
+
+def _ignore(_message: Message) -> None:
+    pass
 
 
 def stable_key(name: str) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nearcast.brokers.log import LogSites
 from nearcast.brokers.pool import LinkPool
@@ -18,6 +18,7 @@ from nearcast.wire.envelope import MOST_PAYLOAD_BYTES
 from nearcast.wire.record import decode_record, encode_record
 
 MOST_UNCONFIRMED = 65_536
+_AT_ONCE = 16_384  # messages that are published together
 _RETRY_S = 0.1
 
 
@@ -56,10 +57,7 @@ class LogPublication:
 
         Raises Unconfirmed when that is not known in time, MessageTooLarge, or LinkClosed.
         """
-        if len(payload) > MOST_PAYLOAD_BYTES:
-            raise MessageTooLarge(
-                f"topic {self.topic!r}: the message has {len(payload)} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
-            )
+        _must_fit(payload, self.topic)
         self._must_be_open()
         if self.machine.unconfirmed >= MOST_UNCONFIRMED:
             raise Unconfirmed(
@@ -69,6 +67,21 @@ class LogPublication:
         if begun is not None:
             begun(self.machine.last + 1)
         seq = self.machine.publish(payload, self._time_ns())
+        await self._until_confirmed(seq, timeout_s)
+        return seq
+
+    async def publish_all(self, payloads: Sequence[bytes], *, timeout_s: float) -> None:
+        """The same for many at once, of which only the last is waited for: they are written in their order."""
+        for payload in payloads:
+            _must_fit(payload, self.topic)
+        for begin in range(0, len(payloads), _AT_ONCE):
+            self._must_be_open()
+            self._used_s = self._clock.now()
+            for payload in payloads[begin : begin + _AT_ONCE]:
+                self.machine.publish(payload, self._time_ns())
+            await self._until_confirmed(self.machine.last, timeout_s)
+
+    async def _until_confirmed(self, seq: int, timeout_s: float) -> None:
         confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((seq, confirmed))
         self._write()
@@ -81,7 +94,6 @@ class LogPublication:
                 f"topic {self.topic!r}: message {seq} is not known to be written after {timeout_s:g} s ({why});"
                 " it is tried on"
             ) from None
-        return seq
 
     def answered(self, message: ToClient) -> None:
         match message:
@@ -179,3 +191,10 @@ class LogPublication:
             _, confirmed = self._waiting.popleft()
             if not confirmed.done():
                 confirmed.set_result(None)
+
+
+def _must_fit(payload: bytes, topic: str) -> None:
+    if len(payload) > MOST_PAYLOAD_BYTES:
+        raise MessageTooLarge(
+            f"topic {topic!r}: the message has {len(payload)} bytes; at most {MOST_PAYLOAD_BYTES} are taken"
+        )

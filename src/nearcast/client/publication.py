@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nearcast.brokers.pool import LinkPool
 from nearcast.client.log_publication import LogPublication
@@ -93,6 +93,11 @@ class Publication:
         if len(machine.unconfirmed) >= _MANY and self._timers:
             self._confirm_now()
         return machine.seq
+
+    async def publish_all(self, payloads: Sequence[bytes], *, timeout_s: float) -> None:
+        """The same for each in turn."""
+        for payload in payloads:
+            await self.publish(payload, timeout_s=timeout_s)
 
     def answered(self, message: ToClient) -> None:
         match message:

@@ -52,15 +52,18 @@ class LogPublisher:
         "route",
     )
 
-    def __init__(self, route: LogRoute) -> None:
+    def __init__(self, route: LogRoute, last: int = 0, before: tuple[int, int] = (0, 0)) -> None:
+        """`last` and `before`: the message and (epoch, number) of the record up to which a publisher of this id, which
+        is no more, has written.
+        """
         self.route = route
-        self.confirmed = 0  # every message up to this number is in the log
-        self._seq = 0
+        self.confirmed = last  # every message up to this number is in the log
+        self._seq = last
         self._waiting: deque[LogMessage] = deque()  # not confirmed, and not in the record that is under way
         self._under_way: Write | None = None
         self._epoch = route.epoch  # of the segment that is written to
-        self._after = 0  # our newest record in it
-        self._before = (0, 0)  # our newest record that counts, wherever it is
+        self._after = before[1] if before[0] == route.epoch else 0  # our newest record in it
+        self._before = before  # our newest record that counts, wherever it is
         self._doubt: int | None = None  # since this epoch the first messages that wait may be in the log already
         self._late: tuple[Write, int, float] | None = None  # acknowledged at that time, without a lease
         self._held_s = math.inf  # until when the epoch is surely not sealed, once the route has another

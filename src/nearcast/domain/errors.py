@@ -16,6 +16,7 @@
       LogError                 the log of a persistent topic
         LogDown                the site that keeps it is not reachable now, or no majority of its servers is
         LogRefused             a log that cannot be kept as asked, or not there
+        LogTrimmed             records that retention has removed before they were read
         Unconfirmed            a message of which it is not known that the quorum has written it
         TopicChanged           a subscription that is over because its topic became persistent
       WireError                bytes that are not what they claim to be
@@ -98,6 +99,10 @@ class LogDown(LogError):
 
 class LogRefused(LogError):
     """A log that cannot be kept as it is asked for, or not there; nothing has been changed."""
+
+
+class LogTrimmed(LogError):
+    """What was to be read has been removed by the topic's retention, or with its log."""
 
 
 class Unconfirmed(LogError):

@@ -55,6 +55,19 @@ def test_what_is_published_while_a_record_is_under_way_goes_into_the_next_one() 
     assert (following.after, following.record.before, following.record.doubt) == (4, (1, 4), False)
 
 
+def test_a_publisher_goes_on_behind_what_one_of_its_name_has_written() -> None:
+    first = welcome(2, "H1", 0.0)
+    here = LogPublisher(LogRoute("t", ME, "c", RING, timing=TIMING, rules=ALL_ON, first=first), 5, (2, 9))
+    moved = LogPublisher(LogRoute("t", ME, "c", RING, timing=TIMING, rules=ALL_ON, first=first), 5, (1, 9))
+    for machine, after in ((here, 9), (moved, 0)):
+        assert machine.unconfirmed == 0
+        publish(machine, b"f")
+        write = machine.write(1.0)
+        assert numbers(write) == [6]
+        assert write is not None
+        assert (write.after, write.record.before[1]) == (after, 9)
+
+
 def test_a_record_is_no_larger_than_a_server_takes() -> None:
     machine = publisher()
     publish(machine, bytes(MOST_RECORD_BYTES // 2), bytes(MOST_RECORD_BYTES // 2), b"c")
