@@ -1,7 +1,7 @@
 """Where the tests of this folder find Spark: in their own process, or on a cluster of real processes.
 
 pytest tests/spark                          # local, and what asks for `cluster` on a cluster
-pytest tests/spark --master standalone      # all of it on a cluster
+pytest tests/spark --master standalone      # what uses `spark` or `master` on a cluster, too
 """
 
 import asyncio

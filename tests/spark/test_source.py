@@ -1,7 +1,11 @@
 """nearcast as a Spark data source, on real brokers that keep logs."""
 
 import asyncio
+import json
+import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -223,3 +227,25 @@ def test_a_fleet_that_is_away_and_messages_that_are_gone_are_said(
     (tmp_path / "key").write_text((config.path.parent / "key").read_text())
     with pytest.raises(PySparkException, match="no agent said within 1 s where it is; are the brokers and agents up"):
         spark.read.format("nearcast").options(config=str(away), topic="short", timeoutSeconds="1").load().collect()
+
+
+def test_the_example_of_the_documentation_runs(spark: SparkSession, config: Config, tmp_path: Path) -> None:
+    async def write() -> None:
+        for topic in ("orders", "orders.large"):
+            await keep(config, topic)
+        async with open_client(config) as client:
+            for amount in (50, 500, 5000):
+                await client.publish("orders", json.dumps({"amount": amount}).encode())
+
+    asyncio.run(write())
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len([line for line in example.splitlines() if line]) <= 10
+    (tmp_path / "nearcast.toml").write_text(config.path.read_text())
+    (tmp_path / "key").write_text((config.path.parent / "key").read_text())
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    argv = [sys.executable, "-c", example]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, check=False, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-4000:]
+    values = [json.loads(row.value) for row in read(spark, config, "orders.large").orderBy("seq").collect()]
+    assert values == [{"amount": 500}, {"amount": 5000}]

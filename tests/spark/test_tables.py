@@ -1,7 +1,6 @@
 """Tables on real Spark: versions, keys, compaction beside readers, and writers that lose."""
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,19 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.errors import Conflict, TableGone
 from nearcast.domain.schema import parse_schema
-from nearcast.pipeline.session import session
 from nearcast.pipeline.tables import Table
 from nearcast.store.memory import MemoryStore, MemoryStoreHandle
 from nearcast.transport.clock import SystemClock
 
 PLACES = Dataset("places", "p1", parse_schema("id BIGINT, name STRING"))
 USERS = Dataset("users", "u1", parse_schema("id BIGINT, lat DOUBLE"), key="id")
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session("tables", "local[2]", {"spark.sql.shuffle.partitions": "2"}) as spark:
-        yield spark
 
 
 def store() -> MemoryStoreHandle:
