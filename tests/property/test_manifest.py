@@ -155,3 +155,19 @@ def test_compaction_takes_neighbours_that_fit_together(sizes: list[int], least: 
     assert not run or len(run) >= least
     assert sum(each.size_bytes for each in run) <= target_bytes
     assert versions == list(range(versions[0], versions[0] + len(versions))) if versions else True
+
+
+@given(st.integers(100, 200), st.integers(1, 30))
+def test_compaction_writes_each_byte_a_few_times_however_long_it_goes_on(commits: int, size_bytes: int) -> None:
+    manifest, written = Manifest(), 0
+    for number in range(1, commits + 1):
+        version = manifest.version + 1
+        manifest = manifest.committed([DataFile(f"f{number}", version, version, 1, size_bytes, 0.0)], {}, 0.0)
+        if run := manifest.small("", 4_096, 16):
+            size = sum(each.size_bytes for each in run)
+            merged = DataFile(f"m{number}", run[0].first, run[-1].last, len(run), size, 0.0)
+            changed = manifest.replaced([each.path for each in run], [merged], 0.0)
+            assert changed is not None
+            manifest, written = changed, written + size
+    assert len(manifest.files) <= 16 + 16 * 3 + manifest.size_bytes() / 2_048
+    assert written <= 20 * manifest.size_bytes()

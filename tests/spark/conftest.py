@@ -12,15 +12,17 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from nearcast.fleet.programs import java_program
 from nearcast.pipeline.session import session
+from nearcast.store.memory import MemoryStore, MemoryStoreHandle
 from nearcast.testing import run_nats
+from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import new_key
 from tests.live.conftest import Fleet
 
@@ -77,6 +79,19 @@ def spark(master: str) -> Iterator[SparkSession]:
     with session("tests", master) as spark:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
         yield spark
+
+
+def memory_store() -> MemoryStoreHandle:
+    return MemoryStore(SystemClock()).handle(SystemClock())
+
+
+def values(spark: SparkSession, columns: str, *rows: tuple[object, ...]) -> DataFrame:
+    """Without a Python worker, which takes a second to start."""
+    return spark.sql(f"SELECT * FROM VALUES {', '.join(map(repr, rows))} AS given({columns})")  # noqa: S608  # a test's
+
+
+def rows(frame: DataFrame, *columns: str) -> list[Any]:
+    return sorted(tuple(row) for row in frame.select(*columns).collect())
 
 
 def _started(log: Path, name: str, *options: str) -> "subprocess.Popen[bytes]":

@@ -52,9 +52,13 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What is read from `source` goes into `dataset`. `format` is how records are written there."""
+    """What is read from `source` goes into `dataset`. `format` is how records are written there.
+
+    `id` tells it from an earlier one of the same name, which had come elsewhere.
+    """
 
     name: str
+    id: str
     source: str
     dataset: str
     format: str = "json"
@@ -62,6 +66,16 @@ class Feed:
 
     def __post_init__(self) -> None:
         must_be_name("feed", self.name)
+
+    @property
+    def work(self) -> str:
+        """What the pipeline calls the running of it."""
+        return f"feed {self.name} {self.id}"
+
+    @property
+    def folder(self) -> str:
+        """Below the pipeline's, of what it has to keep itself."""
+        return f"feeds/{self.name}-{self.id}"
 
 
 def must_be_name(kind: str, name: str) -> None:

@@ -6,7 +6,8 @@ reads it is created. Names and queries are small; a value holds 1 MB.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -87,14 +88,26 @@ class CatalogStore:
                 continue  # another has changed it meanwhile
             return changed
 
+    async def watch(self) -> AsyncGenerator[Catalog, None]:
+        """As it is, and whenever it has changed. Close it when it is left."""
+        yield await self.read()
+        async with aclosing(self._store.watch(_KEY)) as entries:
+            async for entry in entries:
+                if entry.value is not None:
+                    yield _decoded(entry.value)
+
     async def _read(self) -> tuple[Catalog, int]:
         entry = await self._store.get(_KEY)
         if entry is None or entry.value is None:
             return Catalog(), ABSENT
-        try:
-            return _decoder.decode(entry.value), entry.revision
-        except (msgspec.MsgspecError, PipelineError) as error:
-            raise StoreError(f"store: the catalog is not readable: {error}") from error
+        return _decoded(entry.value), entry.revision
+
+
+def _decoded(value: bytes) -> Catalog:
+    try:
+        return _decoder.decode(value)
+    except (msgspec.MsgspecError, PipelineError) as error:
+        raise StoreError(f"store: the catalog is not readable: {error}") from error
 
 
 _decoder = msgspec.json.Decoder(Catalog)

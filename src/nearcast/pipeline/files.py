@@ -16,6 +16,7 @@ from nearcast.pipeline.manifest import Manifest
 
 DATA = "data"
 _MANIFESTS = "manifests"
+_UNFINISHED_S = 86_400.0  # no job takes longer
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Manifest)
@@ -54,12 +55,12 @@ def remove_files(folder: Path, gone: Iterable[str], known: Collection[str], newe
         (folder / name).unlink(missing_ok=True)
         count += 1
     for path in (folder / DATA).glob("*/*"):
-        if str(path.relative_to(folder)) not in known and _older(path, before_s):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)  # what Spark had not finished
-            else:
-                path.unlink(missing_ok=True)
-                count += 1
+        if path.is_dir():  # what Spark has not finished, and perhaps never will
+            if _older(path, before_s - _UNFINISHED_S):
+                shutil.rmtree(path, ignore_errors=True)
+        elif str(path.relative_to(folder)) not in known and _older(path, before_s):
+            path.unlink(missing_ok=True)
+            count += 1
     for directory in (folder / DATA).glob("*"):
         if _older(directory, before_s) and not any(directory.iterdir()):
             directory.rmdir()

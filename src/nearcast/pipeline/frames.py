@@ -33,11 +33,11 @@ def read(
     spark: "SparkSession", dataset: Dataset, folder: Path, files: Sequence[DataFile], part: str = RECORDS
 ) -> "DataFrame":
     """Every record of these files."""
-    schema = str(schema_of(dataset, part))
+    schema = schema_of(dataset, part)
     if not files:
-        return spark.createDataFrame([], schema)
+        return spark.range(0).selectExpr(*(f"CAST(NULL AS {each.type}) AS {each.name}" for each in schema.columns))
     paths = [str(folder / each.path) for each in files]
-    return spark.read.format(dataset.format).schema(schema).load(paths)
+    return spark.read.format(dataset.format).schema(str(schema)).load(paths)
 
 
 def latest(

@@ -16,6 +16,10 @@ REJECTED = "rejected"
 """The parts of a table: its records, and its side table of what did not fit. Both are committed at once."""
 
 
+_ALIKE = 16  # times the smallest, at most
+_TINY = 128  # so many of the smallest make a file of the wanted size
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """Written once. Its records came with the versions from `first` to `last`, the newest of them made at `at_s`.
@@ -132,9 +136,10 @@ class Manifest:
         return {each.path for each in self.files}
 
     def small(self, part: str, target_bytes: int, least: int) -> tuple[DataFile, ...]:
-        """Neighbours by version that together make a file of at most `target_bytes`: the longest such run.
+        """Neighbours by version, alike in size, that together make a file of at most `target_bytes`: the longest run.
 
-        Empty when there are fewer than `least`. Base files are left alone.
+        Empty when there are fewer than `least`. Base files are left alone. Alike, because what was made of many is not
+        to be written again for every few that follow; the smallest count as alike.
         """
         order = sorted((each for each in self.files if each.part == part), key=lambda each: (each.first, each.path))
         best: list[DataFile] = []
@@ -144,7 +149,7 @@ class Manifest:
                 run = []
                 continue
             run.append(each)
-            while sum(one.size_bytes for one in run) > target_bytes:
+            while not _together([one.size_bytes for one in run], target_bytes):
                 run.pop(0)
             if len(run) > len(best):
                 best = list(run)
@@ -170,3 +175,9 @@ class Manifest:
     def removable(self, before_s: float, pinned: Collection[str]) -> tuple[str, ...]:
         """Dropped before `before_s`, and nobody reads them."""
         return tuple(each.path for each in self.dropped if each.at_s < before_s and each.path not in pinned)
+
+
+def _together(sizes: list[int], target_bytes: int) -> bool:
+    """Whether one file may be made of these; one alone may always."""
+    smallest = max(min(sizes), target_bytes // _TINY)
+    return sum(sizes) <= target_bytes and max(sizes) <= _ALIKE * smallest

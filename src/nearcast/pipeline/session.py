@@ -66,6 +66,9 @@ def _settings(master: str) -> dict[str, str]:
         # Files are named, not searched for: a job that looks for them costs more than looking.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     }
+    if master.startswith("local"):
+        # Frames of some thousand rows in 200 parts, which is the default, take seconds for nothing.
+        found["spark.sql.shuffle.partitions"] = "16"
     if master.startswith("local") or urlsplit(master).hostname in {_LOOPBACK, "localhost"}:
         # Nobody else has to reach this process.
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)

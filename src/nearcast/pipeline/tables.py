@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _KEYS = "table/"
+_HOLDS = "hold/"
 _RETRY_S = 0.2
 
 in_thread = asyncio.to_thread
@@ -181,6 +182,28 @@ class Table:
         """Removes records for their age. False when one of the files is gone already."""
         at_s = self._clock.wall()
         return await self._change(lambda newest: newest.without(files, at_s)) is not None
+
+    async def hold(self, owner: str, version: int | None) -> None:
+        """What came after `version` stays, whatever its age, until `owner` says another one; None: it lets go.
+
+        For who reads on from version to version, also after a restart.
+        """
+        key = f"{_HOLDS}{self.dataset.id}/{owner}"
+        while True:
+            entry = await self._store.get(key)
+            try:
+                if version is not None:
+                    await self._store.put(key, str(version).encode(), entry.revision if entry else ABSENT)
+                elif entry is not None:
+                    await self._store.delete(key, entry.revision)
+            except Conflict:
+                continue
+            return
+
+    async def held(self) -> int | None:
+        """The oldest version that somebody has yet to read on from."""
+        entries = await self._store.list(f"{_HOLDS}{self.dataset.id}/")
+        return min((int(entry.value) for entry in entries if entry.value is not None), default=None)
 
     async def clean(self, grace_s: float) -> int:
         """Removes files that the table dropped `grace_s` ago and nobody here reads, and what killed writers left.

@@ -12,7 +12,7 @@ from nearcast.store.memory import MemoryStore
 from nearcast.transport.clock import SystemClock
 
 REPORTS = Dataset("Reports", "r1", parse_schema("id BIGINT, kind STRING, lat DOUBLE"))
-CALLS = Feed("calls", "topic:calls", "reports")
+CALLS = Feed("calls", "c1", "topic:calls", "reports")
 
 
 def test_a_dataset_that_a_feed_fills_cannot_be_dropped() -> None:
@@ -38,7 +38,7 @@ def test_what_is_not_there_is_told_with_what_is() -> None:
     with pytest.raises(CatalogRefused, match="no feed 'calls'; there is no feed yet"):
         catalog.feed("calls")
     with pytest.raises(CatalogRefused, match="no dataset 'nowhere'"):
-        catalog.with_feed(Feed("calls", "topic:calls", "nowhere"))
+        catalog.with_feed(Feed("calls", "c1", "topic:calls", "nowhere"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""A feed: from its source into its dataset's table, each record once.
+
+How far the source was read is part of the commit that has the records: a pipeline that is killed anywhere, or loses to
+another, reads again what was not committed, and nothing else.
+"""
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from nearcast.domain.dataset import Feed
+from nearcast.domain.errors import Conflict
+from nearcast.pipeline import frames, records
+from nearcast.pipeline.manifest import REJECTED, DataFile, Manifest
+from nearcast.pipeline.sources import Judged, Source
+from nearcast.pipeline.tables import Table, in_thread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+async def run_feed(spark: "SparkSession", feed: Feed, table: Table, source: Source) -> None:
+    """For ever. Raises TableGone, StoreDown, and whatever the source or Spark raise; then it may be run again."""
+    while True:
+        await take_batch(spark, feed, table, source)
+
+
+async def take_batch(spark: "SparkSession", feed: Feed, table: Table, source: Source) -> Manifest | None:
+    """The next batch of the source, committed; None when another was faster."""
+    offset = (await table.head()).offsets.get(feed.id)
+    batch = await source.next(offset)
+    async with table.writing:
+        head = await table.head()
+        if head.offsets.get(feed.id) != offset:
+            return None
+        files = await in_thread(_written, spark, table, head.version + 1, time.time(), batch.judged)
+        try:
+            return await table.commit(head, files, {} if batch.offset is None else {feed.id: batch.offset})
+        except Conflict:
+            return None
+
+
+async def load(spark: "SparkSession", table: Table, judged: Judged) -> Manifest:
+    """Once, from no source that could be read on."""
+    async with table.writing:
+        while True:
+            head = await table.head()
+            files = await in_thread(_written, spark, table, head.version + 1, time.time(), judged)
+            with suppress(Conflict):
+                return await table.commit(head, files, {})
+
+
+def _written(spark: "SparkSession", table: Table, version: int, at_s: float, judged: Judged) -> list[DataFile]:
+    """What fits and, in a second job only if there is some, what does not."""
+    from pyspark.sql import Observation  # noqa: PLC0415  # an extra
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    found = judged(spark, table.dataset)
+    seen = Observation()
+    counted = found.observe(seen, F.count(records.REASON).alias("unfit"))
+    files = [*frames.write(table.dataset, table.folder, records.fitting(counted), version, at_s)]
+    if seen.get["unfit"]:
+        files += frames.write(table.dataset, table.folder, records.unfit(found), version, at_s, part=REJECTED)
+    return files
