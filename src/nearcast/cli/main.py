@@ -23,6 +23,9 @@ COMMANDS = {
     "broker": "broker.app:app",
     "plan": "plan.app:app",
     "rebalance": "rebalance.app:app",
+    "dataset": "dataset.app:app",
+    "feed": "feed.app:app",
+    "pipeline": "pipeline.app:app",
     "lab": "lab.app:app",
     "bench": "bench.app:app",
 }

@@ -38,6 +38,9 @@ password = "secret"                   # or NEARCAST_ADDED_PASSWORD
 socket = "provisioner.sock"           # of a `nearcast up`, which writes this
 minimum = 1                           # brokers that are never drained
 
+[pipeline]                            # optional: of feeds and datasets
+folder = "pipeline"                   # where tables are: every process of Spark must see it by this name
+
 [timing]                              # optional: see nearcast.control.timing
 lease_s = 10.0
 
@@ -117,6 +120,10 @@ class _Provisioner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minimum: int = 1
 
 
+class _Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    folder: str = "pipeline"
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     control: _Control
     broker: tuple[_Broker, ...]
@@ -130,6 +137,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls: _Tls | None = None
     added: _Added = _Added()
     provisioner: _Provisioner = _Provisioner()
+    pipeline: _Pipeline = _Pipeline()
     timing: dict[str, float] = {}
     rebalance: dict[str, object] = {}
 
@@ -175,6 +183,7 @@ class Config:
     minimum: int = 1
     sampled_topics: int = 4
     sampled_messages: int = 250
+    tables: Path = Path("pipeline")  # the folder of the pipeline
 
     @property
     def counts(self) -> bool:
@@ -272,6 +281,7 @@ def load_config(path: Path | None = None) -> Config:
         raw.provisioner.minimum,
         raw.sampled_topics,
         raw.sampled_messages,
+        (path.parent / raw.pipeline.folder).absolute(),
     )
 
 

@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import operator_of
-from nearcast.cli.options import AsJson, ConfigFile
+from nearcast.cli.options import AsJson, ConfigFile, parse_retain
 from nearcast.cli.output import print_json
-from nearcast.domain.errors import ConfigError
 from nearcast.domain.log import LogSpec
 from nearcast.domain.slo import Slo
 from nearcast.domain.topic import validate_topic
@@ -15,7 +14,6 @@ from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 
 _NONE = "none"
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def set_topic(
@@ -44,7 +42,7 @@ def set_topic(
     validate_topic(topic)
     if slo is None and not persistent:
         raise typer.BadParameter("nothing to set: give --slo PROMISE, or --persistent")
-    spec = LogSpec(replicas, _seconds(retain), retain_bytes, retain_messages) if persistent else None
+    spec = LogSpec(replicas, parse_retain(retain), retain_bytes, retain_messages) if persistent else None
     if spec is not None and quorum is not None:
         spec.must_be_quorum(quorum)
     wanted = None if slo in {_NONE, None} else Slo.parse(slo or "")
@@ -76,12 +74,3 @@ async def _keep(config: Config, topic: str, spec: LogSpec, timeout_s: float, as_
             f"{topic}: persistent since epoch {epoch}; a message is acknowledged when {spec.quorum} of"
             f" {spec.replicas} replicas have it on disk"
         )
-
-
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        return float(text[:-1]) * _SECONDS[text[-1:]]
-    except (ValueError, KeyError):
-        raise ConfigError(f"--retain is {text!r}; expected a number and s, m, h or d, like 24h") from None

@@ -1,0 +1,1 @@
+"""`nearcast dataset`: tables of records that feeds fill and channels read."""

@@ -1,0 +1,1 @@
+"""`nearcast feed`: what goes into datasets by itself."""

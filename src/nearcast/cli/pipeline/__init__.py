@@ -1,0 +1,1 @@
+"""`nearcast pipeline`: the process that runs feeds."""
