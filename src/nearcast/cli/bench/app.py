@@ -4,6 +4,7 @@ import typer
 
 from nearcast.cli.bench.broker import bench_broker
 from nearcast.cli.bench.client import bench_client
+from nearcast.cli.bench.feed import bench_feed
 from nearcast.cli.bench.forward import bench_forward
 from nearcast.cli.bench.plan import bench_plan
 from nearcast.cli.bench.ring import bench_ring
@@ -12,6 +13,7 @@ from nearcast.cli.bench.wan import bench_wan
 app = typer.Typer(help="Measure parts of nearcast on this machine.", no_args_is_help=True)
 app.command("broker")(bench_broker)
 app.command("client")(bench_client)
+app.command("feed")(bench_feed)
 app.command("forward")(bench_forward)
 app.command("plan")(bench_plan)
 app.command("ring")(bench_ring)

@@ -1,0 +1,217 @@
+"""`nearcast bench feed`."""
+
+import asyncio
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import typer
+import uvloop
+
+from nearcast.cli.connect import operator_of, pipeline_store_of
+from nearcast.cli.output import print_json
+from nearcast.client import Client, open_client
+from nearcast.domain.dataset import Dataset, Feed
+from nearcast.domain.errors import LogRefused
+from nearcast.domain.log import LogSpec
+from nearcast.domain.schema import parse_schema
+from nearcast.fleet.commands import Command, own_command
+from nearcast.fleet.local import LocalSpec, launch
+from nearcast.fleet.supervisor import Supervisor
+from nearcast.lab.live.led import until_led
+from nearcast.pipeline.catalog import CatalogStore
+from nearcast.pipeline.manifest import Manifest
+from nearcast.pipeline.tables import Table
+from nearcast.transport.config import Config, load_config
+
+_TOPIC = "bench.locations"
+_USERS = Dataset("users", "bench", parse_schema("id BIGINT, seq BIGINT, lat DOUBLE, lon DOUBLE"), key="id")
+_TICK_S = 0.1
+_STRIDE = 7_919  # a prime: neighbours in time are not neighbours by key
+_CAUGHT_UP_S = 300.0
+_START_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`wrong_keys`: whose record in the dataset is not the last that was acknowledged for it.
+
+    `lag_records`: published but not committed, seen once a second; in seconds, by the rate.
+    """
+
+    keys: int
+    published: int
+    publish_hz: float
+    seconds: float
+    kills: int
+    versions: int
+    files: int
+    lag_p50_s: float
+    lag_p95_s: float
+    lag_max_s: float
+    caught_up_s: float
+    wrong_keys: int
+
+
+def bench_feed(
+    *,
+    keys: Annotated[int, typer.Option(min=1, help="How many keys the dataset has.")] = 1_000_000,
+    rate: Annotated[float, typer.Option(min=1, help="Updates published per second.")] = 10_000.0,
+    seconds: Annotated[float, typer.Option(min=1, help="How long.")] = 600.0,
+    kills: Annotated[int, typer.Option(min=0, help="kill -9 of the pipeline so often, evenly spread.")] = 3,
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Publish updates of a keyed dataset on a persistent topic, kill the pipeline meanwhile, and compare every key.
+
+    A real broker and a real pipeline run on this machine, and share its processors with the publisher. Exit code 1 when
+    a key's record is not the last one that was acknowledged.
+    """
+    outcome = uvloop.run(_measure(keys, rate, seconds, kills, master))
+    if as_json:
+        print_json(outcome)
+    else:
+        print(
+            f"{outcome.published:,} updates of {keys:,} keys, {outcome.publish_hz:,.0f}/s, {kills} times killed:"
+            f" {outcome.wrong_keys} keys wrong"
+        )
+        print(f"lag: median {outcome.lag_p50_s:.1f} s, p95 {outcome.lag_p95_s:.1f} s, most {outcome.lag_max_s:.1f} s")
+        print(
+            f"caught up {outcome.caught_up_s:.1f} s after the last; {outcome.versions} versions, {outcome.files} files"
+        )
+    raise typer.Exit(int(outcome.wrong_keys > 0))
+
+
+async def _measure(keys: int, rate: float, seconds: float, kills: int, master: str) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as name:
+        async with Supervisor(Path(name)) as fleet:
+            spec = LocalSpec(sites=1, coordinators=1, cluster=3)
+            config = load_config(await launch(fleet, spec))
+            await until_led(config, spec.brokers)
+            await _keep(config)
+            async with pipeline_store_of(config) as store:
+                table = Table(store, config.tables, _USERS)
+                await table.create()
+                feed = Feed("users", "bench", f"topic:{_TOPIC}", _USERS.name)
+                await CatalogStore(store).change(lambda now: now.with_dataset(_USERS).with_feed(feed))
+                command = own_command("pipeline", "pipeline", ("pipeline", "run", "--master", master), config.path)
+                pipeline = await Command.start(replace(command, start_s=_START_S), Path(name))
+                try:
+                    return await _Run(config, table, pipeline, keys, rate, seconds, kills).outcome()
+                finally:
+                    await pipeline.kill()
+
+
+async def _keep(config: Config) -> None:
+    """Makes the topic persistent. A cluster that has just started has no leader yet."""
+    async with asyncio.timeout(_START_S):
+        while True:
+            with suppress(LogRefused):
+                async with operator_of(config) as operator:
+                    await operator.keep(_TOPIC, LogSpec(1))
+                    return
+            await asyncio.sleep(_TICK_S)
+
+
+@dataclass
+class _Run:
+    config: Config
+    table: Table
+    pipeline: Command
+    keys: int
+    rate: float
+    seconds: float
+    kills: int
+    sent: int = 0
+    lags: list[int] = field(default_factory=list)
+
+    async def outcome(self) -> Outcome:
+        began_s = time.monotonic()
+        async with open_client(self.config) as client, asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(self._look())
+            killing = tasks.create_task(self._kill())
+            await self._publish(client, began_s)
+            took_s = time.monotonic() - began_s
+            await killing
+            ended_s = time.monotonic()
+            async with asyncio.timeout(_CAUGHT_UP_S):
+                while await self._committed() < self.sent:  # noqa: ASYNC110  # another process's doing
+                    await asyncio.sleep(0.2)
+            caught_up_s = time.monotonic() - ended_s
+            looking.cancel()
+        manifest = await self.table.head()
+        wrong = await asyncio.to_thread(self._wrong_keys, manifest)
+        lags_s = np.array(self.lags or [0]) / self.rate
+        p50, p95 = (float(np.percentile(lags_s, each)) for each in (50, 95))
+        return Outcome(
+            self.keys,
+            self.sent,
+            self.sent / took_s,
+            took_s,
+            self.kills,
+            manifest.version,
+            len(manifest.files),
+            p50,
+            p95,
+            float(lags_s.max()),
+            caught_up_s,
+            wrong,
+        )
+
+    async def _publish(self, client: Client, began_s: float) -> None:
+        """So many at each tick that the rate is kept; returns when all were acknowledged."""
+        while (now_s := time.monotonic() - began_s) < self.seconds:
+            due = int(now_s * self.rate) + 1
+            numbers = range(self.sent, due)
+            await asyncio.gather(*(client.publish(_TOPIC, self._update(number)) for number in numbers))
+            self.sent = due
+            await asyncio.sleep(_TICK_S)
+
+    def _update(self, number: int) -> bytes:
+        record = {"id": self._key(number), "seq": number, "lat": number % 180 - 90.0, "lon": number % 360 - 180.0}
+        return msgspec.json.encode(record)
+
+    def _key(self, number: int) -> int:
+        return number * _STRIDE % self.keys
+
+    async def _kill(self) -> None:
+        for _ in range(self.kills):
+            await asyncio.sleep(self.seconds / (self.kills + 1))
+            await self.pipeline.kill()
+            await self.pipeline.restart()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.lags.append(self.sent - await self._committed())
+
+    async def _committed(self) -> int:
+        """How many updates are in the table: the highest number of its newest files, by their own statistics."""
+        from pyarrow import parquet  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra; untyped
+
+        manifest, most = await self.table.head(), -1
+        for each in (each for each in manifest.files if each.last == manifest.version):
+            footer = parquet.read_metadata(self.table.folder / each.path)
+            groups = [footer.row_group(number).column(1).statistics for number in range(footer.num_row_groups)]
+            most = max([most, *(group.max for group in groups)])
+        return most + 1
+
+    def _wrong_keys(self, manifest: Manifest) -> int:
+        """By the files alone, without the code that made them."""
+        from pyarrow import dataset  # noqa: PLC0415
+
+        paths = [str(self.table.folder / each.path) for each in manifest.files]
+        found = dataset.dataset(paths).to_table(["id", "seq", "_version"])
+        ids, seqs, versions = (found.column(name).to_numpy() for name in ("id", "seq", "_version"))
+        latest = np.full(self.keys, -1)
+        order = np.argsort(versions, kind="stable")
+        latest[ids[order]] = seqs[order]
+        wanted = np.full(self.keys, -1)
+        numbers = np.arange(self.sent)
+        wanted[numbers * _STRIDE % self.keys] = numbers
+        return int((latest != wanted).sum())
