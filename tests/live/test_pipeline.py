@@ -127,7 +127,7 @@ def test_a_pipeline_killed_in_the_middle_loses_and_doubles_nothing(fleet: Fleet,
 
     async def limited() -> int:
         async with asyncio.timeout(500):
-            return await traffic(2)
+            return await traffic(1)
 
     sent = asyncio.run(limited())
     _, records, rejected = asyncio.run(held(config, "calls"))
