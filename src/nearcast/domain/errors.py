@@ -29,6 +29,7 @@
       FleetError               a process of this machine that cannot be started or kept running
       PipelineError            datasets, feeds and what is made of them
         SchemaError            columns that cannot be read or used as they are written (also a ValueError)
+        ChannelError           a channel or a subscription that cannot be as it is asked for (also a ValueError)
         CatalogRefused         something that cannot be created, changed or dropped as asked, or is not there
         TableGone              a table that was dropped, or a version of one that is no longer kept
 
@@ -153,6 +154,10 @@ class PipelineError(NearcastError):
 
 class SchemaError(PipelineError, ValueError):
     """Columns that cannot be read or used as they are written: the message says where and what was expected."""
+
+
+class ChannelError(PipelineError, ValueError):
+    """A channel or a subscription that cannot be as it is asked for: the message says what, and where in its text."""
 
 
 class CatalogRefused(PipelineError):

@@ -1,0 +1,124 @@
+"""A channel's query in the two forms that Spark runs: for one subscription alone, and for all of them in one job.
+
+The user's text is kept; only parameters, names of datasets and calls of our functions are replaced, by their tokens.
+
+    alone    the text with `:name` parameters of Spark's own: what one subscription would get by itself
+    joined   SELECT __p.__key, __q.* FROM __params __p JOIN LATERAL (the text with :x -> __p.__x) __q
+
+A subquery in an expression sees one level of the queries around it only. Where it uses a parameter, the SELECT around
+it gets a one-row binding, `CROSS JOIN (SELECT __p.__x AS __x) __b1`, and the subquery uses that.
+
+Functions of ours: `is_new(alias)`, `current_channel_time()`, `previous_channel_time()`, and
+`within_km(lat, lon, lat2, lon2, km)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from nearcast.domain.channel import Parameter
+from nearcast.domain.errors import ChannelError
+from nearcast.pipeline import grid
+from nearcast.pipeline.sql_edits import Edits, Rewritten
+from nearcast.pipeline.sql_inline import inlined
+from nearcast.pipeline.sql_joined import Grid, Joined, rendered
+from nearcast.pipeline.sql_reading import ARGUMENTS, Reading
+from nearcast.pipeline.sql_scan import Scan
+
+PARAMETERS, KEY = "__params", "__key"
+
+BINDINGS = tuple(
+    frozenset(clauses)
+    for clauses in (
+        ("ORDER", "SORT", "GROUP", "VIEW"),
+        ("ORDER", "SORT", "GROUP", "VIEW", "SELECT", "HAVING"),
+        ("ORDER", "SORT", "GROUP", "VIEW", "SELECT", "HAVING", "WHERE"),
+    )
+)
+"""In which clauses parameters go through a binding of the same SELECT, as far as Spark takes no column of a query
+further out there: which it takes depends on more than the clause. To be tried in turn, the fastest first.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """`order`: what rows of one subscription are sorted by, over the columns of `joined`; `hidden` of them are no part
+    of the result.
+    """
+
+    alone: Rewritten
+    joined: Rewritten
+    datasets: tuple[str, ...]
+    asked_new: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    order: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+class Compiler:
+    """Raises ChannelError, with line and column, for what is no query over `datasets` with these parameters."""
+
+    def __init__(self, text: str, parameters: Sequence[Parameter], datasets: Collection[str]) -> None:
+        self._reading = Reading(Scan(text, frozenset(ARGUMENTS)))
+        self._check_parameters(parameters)
+        self._check_datasets({each.lower() for each in datasets})
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """In lower case."""
+        return tuple(sorted({each.name for _, each in self._reading.datasets}))
+
+    def alone(self) -> Rewritten:
+        edits, reading = Edits(), self._reading
+        reading.replace_relations(edits, {})
+        for call in reading.scan.calls:
+            exact = None
+            if call.name == "within_km":
+                lat, lon, lat2, lon2, km = (rendered(reading.scan, edits, *each) for each in call.arguments)
+                exact = grid.within(lat, lon, lat2, lon2, km)
+            reading.replace_call(edits, call, exact)
+        reading.narrow_stars(edits, {}, {})
+        return edits.apply(reading.scan.text)
+
+    def compiled(self, columns: Sequence[str], bound: frozenset[str] = BINDINGS[0]) -> Compiled:
+        """`columns`: the names that the query's result has, as Spark tells of `alone`. `bound`: one of BINDINGS."""
+        reading = Reading(inlined(self._reading.scan))
+        joined = Joined(reading, bound)
+        order, hidden = joined.order(columns)
+        for call in reading.scan.calls:
+            if call.name == "within_km":
+                joined.place(call)
+            else:
+                reading.replace_call(joined.edits, call)
+        reading.replace_relations(joined.edits, joined.spread)
+        reading.narrow_stars(joined.edits, joined.bound, joined.spread)
+        joined.add_hidden()
+        before = f"SELECT __p.{KEY}, __q.* FROM {PARAMETERS} __p JOIN LATERAL ("  # noqa: S608  # no input
+        return Compiled(
+            self.alone(),
+            joined.edits.apply(reading.scan.text, before, "\n) __q"),
+            self.datasets,
+            reading.asked_new,
+            tuple(joined.grids),
+            tuple(order),
+            tuple(hidden),
+        )
+
+    def _check_parameters(self, parameters: Sequence[Parameter]) -> None:
+        scan, declared = self._reading.scan, [each.name for each in parameters]
+        for use in scan.uses:
+            if use.name not in declared:
+                there = ", ".join(f":{name}" for name in declared) or "none"
+                raise scan.error(scan.tokens[use.colon], f"parameter :{use.name} is not declared; declared: {there}")
+        used = {use.name for use in scan.uses}
+        unused = [name for name in declared if name not in used]
+        if unused:
+            raise ChannelError(f"parameter {unused[0]!r} is declared, and the query does not use it")
+
+    def _check_datasets(self, known: set[str]) -> None:
+        scan = self._reading.scan
+        for _, each in self._reading.datasets:
+            if each.name not in known:
+                there = ", ".join(sorted(known)) or "none"
+                raise scan.error(scan.tokens[each.first], f"no dataset {each.name!r}; datasets: {there}")

@@ -1,0 +1,189 @@
+"""The rewriting of a query for all subscriptions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearcast.pipeline import grid
+from nearcast.pipeline.sql_edits import Edits
+from nearcast.pipeline.sql_reading import Reading
+from nearcast.pipeline.sql_scan import Block, Call, Nesting, Query, Relation, Scan
+from nearcast.pipeline.sql_tokens import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A `within_km` that runs through cells. `radius`: its distance, over the columns of the table of parameters.
+
+    Spark's argument `argument` says how fine the cells are.
+    """
+
+    radius: str
+    argument: str
+
+
+class Joined:
+    """The rewriting for all subscriptions at once."""
+
+    def __init__(self, reading: Reading, bound: frozenset[str]) -> None:
+        self.edits = Edits()
+        self.grids: list[Grid] = []
+        self.spread: dict[int, str] = {}  # relations that are read once per cell around each record
+        self.bound: dict[Block, list[str]] = {}  # columns that a SELECT was given
+        self._scan = scan = reading.scan
+        self._reading = reading
+        self._bindings: dict[Block, list[str]] = {}
+        self._hidden: list[str] = []
+        for use in scan.uses:
+            start, stop = scan.tokens[use.colon].start, scan.tokens[use.colon + 1].stop
+            source = self._source(use.query, use.name)
+            if use.block is not None and use.clause in bound:
+                source = self._bound(use.block, use.name)
+            self.edits.replace(start, stop, f"{source}.__{use.name}")
+        for block, names in self._bindings.items():
+            self._bind(block, names)
+        for opening in scan.made_lateral:
+            self.edits.insert(scan.tokens[opening].start, "LATERAL ")
+
+    def _source(self, query: Query, name: str) -> str:
+        """The alias by which the SELECTs of `query` see a parameter."""
+        around = query.within
+        if around is None:
+            return "__p"
+        if query.nesting is Nesting.SAME:
+            return self._source(around.query, name)
+        return self._bound(around, name)
+
+    def _bound(self, block: Block, name: str) -> str:
+        """The alias of what binds a parameter within `block`."""
+        names = self._bindings.setdefault(block, [])
+        if name not in names:
+            names.append(name)
+        self._source(block.query, name)
+        return self._alias(block)
+
+    def _alias(self, block: Block) -> str:
+        return f"__b{self._scan.blocks.index(block) + 1}"
+
+    def _bind(self, block: Block, names: Sequence[str]) -> None:
+        alias = self._alias(block)
+        columns = ", ".join(f"{self._source(block.query, name)}.__{name} AS __{name}" for name in names)
+        self.bound.setdefault(block, []).extend(f"{alias}.__{name}" for name in names)
+        self._join(block, f"(SELECT {columns}) {alias}")
+
+    def _join(self, block: Block, relation: str, *, first: bool = False) -> None:
+        """After everything else: a join that keeps rows without a partner would leave some without this. Or `first`."""
+        tokens = self._scan.tokens
+        if block.from_end is None:
+            self.edits.insert(tokens[block.list_end - 1].stop, f" FROM {relation}")
+        elif first or block.laterals:
+            if block.right:
+                raise self._scan.error(tokens[block.first], "a parameter in LATERAL beside a RIGHT or FULL JOIN")
+            self.edits.insert(tokens[block.after_from].start, f"{relation} CROSS JOIN ")
+        else:
+            self.edits.insert(tokens[block.from_end - 1].stop, f" CROSS JOIN {relation}")
+
+    # within_km
+
+    def place(self, call: Call) -> None:
+        """By a grid where one can be: else every pair is compared."""
+        lat, lon, lat2, lon2, km = (rendered(self._scan, self.edits, *each) for each in call.arguments)
+        exact = grid.within(lat, lon, lat2, lon2, km)
+        points = (lat, lon), (lat2, lon2)
+        number = len(self.grids) + 1
+        argument = f"__scale{number}"
+        found = self._boxed(call)
+        if found is not None:
+            relation, side = found
+            cells, own = grid.cells(*points[side], km, f":{argument}"), f"__g{number}.__c"
+            if relation is None:
+                self._join(call.block, f"{cells} __g{number}", first=call.clause == "ON")
+                self.bound.setdefault(call.block, []).append(own)
+            else:
+                own = f"`{relation.alias}`.__c"
+                self.spread[relation.first] = f"__g.__c FROM {{source}} CROSS JOIN LATERAL {cells} __g"
+            exact = f"({grid.cell(*points[1 - side], f':{argument}')} = {own} AND {exact})"
+            self.grids.append(Grid(rendered(self._scan, self._columns_of(call), *call.arguments[4]), argument))
+        self._reading.replace_call(self.edits, call, exact)
+
+    def _boxed(self, call: Call) -> tuple[Relation | None, int] | None:
+        """Around which of the two points cells are enumerated: one that is the same for all records, or one of a
+        dataset, of which the new is preferred. None when neither will do.
+        """
+        kept = call.clause == "ON" and call.block.outer  # rows that do not meet the condition
+        if not call.conjunct or kept or self._names(call.arguments[4]):
+            return None
+        reads = [[name for each in call.arguments[side : side + 2] for name in self._names(each)] for side in (0, 2)]
+        for side in range(2):
+            if not reads[side]:
+                return None, side
+        if call.block.outer or any(call.arguments[4][0] <= use.colon < call.arguments[4][1] for use in self._scan.uses):
+            return None
+        by_alias = {each.alias: each for block, each in self._reading.datasets if block is call.block}
+        found = [(by_alias[names[0]], side) for side, names in enumerate(reads) if {*names} <= {*by_alias}]
+        one_each = len(found) == 2 and all(len({*names}) == 1 for names in reads) and found[0][0] is not found[1][0]
+        if not one_each or any(each.first in self.spread for each, _ in found):
+            return None
+        return min(found, key=lambda each: (each[0].first not in self._reading.fresh, each[1]))
+
+    def _columns_of(self, call: Call) -> Edits:
+        first, end = call.arguments[4]
+        edits = Edits()
+        for use in self._scan.uses:
+            if first <= use.colon < end:
+                start, stop = self._scan.tokens[use.colon].start, self._scan.tokens[use.colon + 1].stop
+                edits.replace(start, stop, f"__{use.name}")
+        return edits
+
+    def _names(self, argument: tuple[int, int]) -> list[str]:
+        """Columns in an expression, with what stands before the dot."""
+        tokens, found = self._scan.tokens, []
+        first, end = argument
+        for at in range(first, end):
+            token = tokens[at]
+            named = token.kind in (Kind.WORD, Kind.QUOTED) and not tokens[at - 1].is_sign(":", ".", "::")
+            if named and not tokens[at + 1].is_sign("(") and not token.is_word("AS", "DOUBLE", "FLOAT"):
+                found.append(token.name if tokens[at + 1].is_sign(".") else "")
+        return found
+
+    # ORDER BY
+
+    def order(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
+        """By what the rows of one subscription are sorted, and the columns that were added for that."""
+        scan = self._scan
+        first = scan.order_by
+        if first is None:
+            return [], []
+        found, hidden, known = [], [], [each.lower() for each in columns]
+        for number, (start, end) in enumerate(scan.items(first), 1):
+            stop = end
+            while stop - 1 > start and scan.tokens[stop - 1].is_word("ASC", "DESC", "NULLS", "FIRST", "LAST"):
+                stop -= 1
+            direction = scan.slice(stop, end)
+            token = scan.tokens[start]
+            if stop - start == 1 and token.kind is Kind.NUMBER and token.text.isdigit():
+                name = columns[int(token.text) - 1]
+            elif stop - start == 1 and token.name in known:
+                name = token.name
+            else:
+                name = f"__o{number}"
+                text = rendered(scan, self.edits, start, stop)
+                if len(scan.query.blocks) != 1:
+                    found.append(scan.slice(start, end))  # it may use the result's columns only
+                    continue
+                hidden.append(name)
+                self._hidden.append(f", {text} AS {name}")
+            found.append(f"`{name}` {direction}".strip())
+        return found, hidden
+
+    def add_hidden(self) -> None:
+        """Last, because `* EXCEPT (...)` may come before it at the same place."""
+        for text in self._hidden:
+            self.edits.insert(self._scan.tokens[self._scan.query.blocks[0].list_end - 1].stop, text)
+
+
+def rendered(scan: Scan, edits: Edits, first: int, end: int) -> str:
+    """The text of some tokens, with what `edits` changes in it."""
+    start, stop = scan.tokens[first].start, scan.tokens[end - 1].stop
+    return Edits(list(edits.made)).within(start, stop).apply(scan.text[start:stop]).text
