@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcast.domain.channel import Subscription
 from nearcast.domain.errors import WireError
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.log import REPLICAS, LogSpec
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
+from nearcast.wire.channels import Notice, Result, Want, Wish
 from nearcast.wire.dialect import NEWEST, Dialect
 from nearcast.wire.envelope import (
     END,
@@ -51,6 +53,7 @@ def routes(draw: st.DrawFn) -> Route:
 st.register_type_strategy(Route, routes())
 kinds = [*get_args(control.OnTopic), *get_args(control.ToAgent), *get_args(control.ToClient)]
 kinds += [*get_args(control.ToCoordinator), *get_args(control.Answered), *get_args(control.Survey)]
+kinds += get_args(control.Channels)
 # MessagePack has no integers beyond 64 bits, and a NaN is unequal to itself.
 st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False))
@@ -101,6 +104,11 @@ loads = st.builds(TopicLoad, names, rates, rates, rates, rates, numbers, numbers
 capacities = st.just(math.inf) | st.floats(1, 1e12)
 reports = st.builds(BrokerReport, names, rates, rates, capacities, st.lists(loads, max_size=5).map(tuple))
 st.register_type_strategy(Load, st.builds(Load, reports, numbers, st.none() | loads))
+# Nor can results be kept for less than no time, or come in parts that do not add up.
+subscriptions = st.builds(Subscription, names, st.lists(st.tuples(names, names | numbers), max_size=3).map(tuple))
+st.register_type_strategy(Wish, st.builds(Wish, subscriptions, st.none() | numbers, times))
+st.register_type_strategy(Want, st.builds(Want, subscriptions, times))
+st.register_type_strategy(Notice, st.builds(Notice, names, st.builds(Result, numbers, numbers, st.binary(max_size=50))))
 messages = st.sampled_from(kinds).flatmap(st.from_type)
 on_topic = st.sampled_from(get_args(control.OnTopic)).flatmap(st.from_type)
 

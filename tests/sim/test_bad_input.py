@@ -218,7 +218,7 @@ async def test_garbage_on_an_agents_inboxes_is_counted_and_everything_goes_on(
     agent = fleet.agents[broker]
     assert agent.rejects.by_source == {
         f"clients of {broker}": len(GARBAGE) + 1,
-        "the coordinator": len(GARBAGE) + 1,
+        "the control bus": len(GARBAGE) + 1,
     }
     assert agent.machine.term == 1
     assert fleet.leader is not None

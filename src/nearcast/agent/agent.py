@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nearcast.agent.analyzer import Analyzer, Users
+from nearcast.agent.channels import Channels
 from nearcast.agent.counters import Counters
 from nearcast.agent.reporter import Reporter
 from nearcast.agent.sampler import Sampler, Sampling
 from nearcast.agent.survey import Survey
 from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
+from nearcast.control.channel_agent import ChannelAgent
 from nearcast.control.dispatcher import Dispatcher, Said
 from nearcast.control.fleet_time import FleetTime
 from nearcast.control.forwarder import MOST_INCARNATIONS
@@ -27,6 +29,7 @@ from nearcast.domain.ring import Ring
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
+from nearcast.wire.channels import Committed, Describe, Described, Follow, Known, Rehome, Unfollow
 from nearcast.wire.control import (
     AGENT_SUBJECT,
     COORDINATOR_SUBJECT,
@@ -98,6 +101,9 @@ class Agent:
         self._crew = Crew()
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
         self._alarm = Alarm(clock, self._tick)
+        # A session must be higher than those of earlier lives: nothing but the wall clock outlives us.
+        channels = ChannelAgent(broker, int(clock.wall() * 1000), timing or Timing())
+        self.channels = Channels(channels, self._pool, clock, self._crew, bus=bus, dialect=dialect)
         self._confirming: dict[str, None] = {}
         self._learn = learn
         self._reporter: Reporter | None = None
@@ -136,6 +142,7 @@ class Agent:
 
     async def close(self) -> None:
         self._alarm.cancel()
+        self.channels.close()
         if self._survey is not None:
             await self._survey.close()
         await self._pool.close()
@@ -146,6 +153,7 @@ class Agent:
     async def abandon(self) -> None:
         """Ends at once, without a goodbye: what a crash looks like from outside."""
         self._alarm.cancel()
+        self.channels.close()
         if self._survey is not None:
             self._survey.cancel()
         await self._crew.close()
@@ -156,7 +164,7 @@ class Agent:
         if broker == self.broker:
             return Inbox(AGENT_SUBJECT, self._from_clients)
         if broker == self._bus:
-            return Inbox(agent_bus_subject(self.broker), self._from_coordinator)
+            return Inbox(agent_bus_subject(self.broker), self._from_bus)
         return None
 
     def _from_clients(self, data: bytes) -> None:
@@ -166,6 +174,8 @@ class Agent:
             self._do(self.machine.message(message, now))
         elif isinstance(message, Counts) and self._reporter is not None:
             self._reporter.analyzer.counted(message, now)
+        elif isinstance(message, Follow | Unfollow | Describe):
+            self.channels.from_clients(message)
         if self._survey is None:
             return
         match message:
@@ -179,8 +189,8 @@ class Agent:
             case _:
                 pass
 
-    def _from_coordinator(self, data: bytes) -> None:
-        message = self.rejects.read(lambda: unseal(data, self._dialect), "the coordinator")
+    def _from_bus(self, data: bytes) -> None:
+        message = self.rejects.read(lambda: unseal(data, self._dialect), "the control bus")
         if isinstance(message, _FROM_COORDINATOR):
             if isinstance(message, Prepare | Renew | RingChange) and message.addresses:
                 self._learn(message.addresses)
@@ -189,6 +199,8 @@ class Agent:
             if isinstance(message, Renew) and self._survey is not None:
                 self._survey.renewed(message)
             self._do(self.machine.message(message, self._clock.now()))
+        elif isinstance(message, Known | Committed | Described | Rehome):
+            self.channels.from_bus(message)
 
     def _on_topic(self, topic: str) -> Callable[[bytes], None]:
         def receive(data: bytes) -> None:

@@ -4,10 +4,7 @@ Asked for seldom enough to cost the server next to nothing; nothing is subscribe
 """
 
 import asyncio
-import contextlib
-import ssl
 from typing import Any, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import redis.asyncio
@@ -20,6 +17,7 @@ from nearcast.domain.topic import RESERVED_PREFIX, validate_topic
 from nearcast.transport.clock import Clock
 from nearcast.transport.config import BrokerAt
 from nearcast.transport.endpoint import NATS, Endpoint
+from nearcast.transport.http import ask
 from nearcast.wire.control import client_subject
 
 _T = TypeVar("_T")
@@ -101,32 +99,9 @@ class NatsCounters:
     async def _get(self, path: str, kind: type[_T]) -> _T:
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                return msgspec.json.decode(await self._fetch(path), type=kind)
+                return msgspec.json.decode(await ask(self._url, path, most_bytes=_MOST_BYTES), type=kind)
         except (OSError, TimeoutError, EOFError, ValueError, msgspec.MsgspecError) as error:
             raise LinkDown(f"{self._url}{path}: {str(error) or type(error).__name__}") from error
-
-    async def _fetch(self, path: str) -> bytes:
-        """HTTP 1.0: the answer ends with the connection, and comes in one piece."""
-        at = urlsplit(self._url)
-        secure = at.scheme == "https"
-        tls = ssl.create_default_context() if secure else None
-        reader, writer = await asyncio.open_connection(at.hostname, at.port or (443 if secure else 80), ssl=tls)
-        try:
-            writer.write(f"GET {at.path.rstrip('/')}{path} HTTP/1.0\r\nHost: {at.netloc}\r\n\r\n".encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            status = head.split(b"\r\n", 1)[0]
-            if b" 200 " not in status:
-                raise ValueError(f"the answer was {status.decode(errors='replace')}")
-            body = bytearray()
-            while chunk := await reader.read(1 << 16):
-                body += chunk
-                if len(body) > _MOST_BYTES:
-                    raise ValueError(f"an answer of more than {_MOST_BYTES} bytes")
-            return bytes(body)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
 
 
 def _plain_listeners(connections: list[_Connected]) -> dict[str, Listeners]:

@@ -26,6 +26,7 @@ COMMANDS = {
     "dataset": "dataset.app:app",
     "feed": "feed.app:app",
     "pipeline": "pipeline.app:app",
+    "subscription": "subscription.app:app",
     "lab": "lab.app:app",
     "bench": "bench.app:app",
 }

@@ -1,9 +1,8 @@
 """The client: publish and subscribe by topic, wherever the topic is."""
 
 import asyncio
-import hashlib
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from types import TracebackType
@@ -12,6 +11,8 @@ from typing import Any, Self
 from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.log import LogSites
 from nearcast.brokers.pool import Inbox, LinkPool
+from nearcast.client.channel_subscription import ChannelSubscription, OnMissed
+from nearcast.client.channels import Channels, stable_key
 from nearcast.client.live_subscription import LiveSubscription
 from nearcast.client.log_publication import LogPublication
 from nearcast.client.log_subscription import FIRST, NEW, LogSubscription, Since
@@ -28,12 +29,14 @@ from nearcast.control.subscriber import Subscriber
 from nearcast.control.tally import Tally
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import Pace, Whereabouts
+from nearcast.domain.channel import ChannelSpec, Value
 from nearcast.domain.errors import ConfigError, LeaseLost, LinkClosed, LogRefused, TopicChanged, TopicNameError
 from nearcast.domain.message import Message
 from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
+from nearcast.wire.channels import Described, Following, Notice, Refusal
 from nearcast.wire.control import AGENT_SUBJECT, Generation, Unsure, Welcome, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.places import Echo
@@ -94,6 +97,15 @@ class Client:
         self._publications: dict[str, Publication | LogPublication] = {}
         self._by_id: dict[int, Publication | LogPublication] = {}
         self._subscriptions: dict[str, Subscription] = {}
+        self._channels = Channels(
+            name,
+            self._pool,
+            self._clock,
+            brokers=lambda: self._ring.brokers,
+            timing=self._timing,
+            dialect=dialect,
+            rejects=self.rejects,
+        )
         self._time = FleetTime()
         self._tally = Tally(name, self._time)
         self._count_every_s = count_every_s
@@ -269,6 +281,52 @@ class Client:
             await self._begin(subscription)
         return subscription
 
+    async def subscribe_channel(
+        self,
+        channel: str,
+        parameters: Mapping[str, Value] | None = None,
+        *,
+        after: int | None = None,
+        keep_s: float = 3600.0,
+        on_missed: OnMissed | None = None,
+        buffer: int = 1024,
+        automatic: bool = True,
+        timeout_s: float = 30.0,
+    ) -> ChannelSubscription:
+        """Returns when every result of the channel for these values, from now on, will be delivered, once and in order.
+
+        `after`: the `position` of an earlier subscription, which is gone on with, here or in another process. While the
+        subscriber is away without having unsubscribed, results are made for `keep_s` more; what could not be had all
+        the same is told to `on_missed`. With `automatic` a notification counts as done with when the next one is asked
+        for; otherwise when `acknowledge` says so.
+
+        Raises ChannelError for a channel that is not there, or values that do not fit it; LinkDown when nobody answers
+        in time.
+        """
+        self._must_be_open()
+        return await self._channels.subscribe(
+            channel,
+            parameters or {},
+            after=after,
+            keep_s=keep_s,
+            on_missed=on_missed,
+            buffer=buffer,
+            automatic=automatic,
+            timeout_s=timeout_s,
+        )
+
+    async def describe_channel(self, channel: str, *, timeout_s: float = 30.0) -> ChannelSpec:
+        """Its parameters, as the pipeline has them, through whichever agent answers; not its query.
+
+        Raises ChannelError when there is no such channel, LinkDown when nobody answers in time.
+        """
+        self._must_be_open()
+        return await self._channels.describe(channel, timeout_s)
+
+    def set_home(self, broker: str) -> None:
+        """Subscriptions to channels are to be had by this broker from now on; nothing is missed or repeated."""
+        self._channels.set_home(broker)
+
     def _live_subscription(
         self, topic: str, callback: OnMessage | None, on_report: OnReport | None, buffer: int, overflow: Overflow
     ) -> LiveSubscription:
@@ -365,6 +423,7 @@ class Client:
         self._closed = True
         for subscription in list(self._subscriptions.values()):
             subscription.close()
+        self._channels.close()
         for publication in list(self._publications.values()):
             publication.close()
         if self._counting:
@@ -426,6 +485,8 @@ class Client:
             message = self.rejects.read(lambda: unseal(data, self._dialect), f"agent of {broker}")
             if isinstance(message, Welcome | Unsure | Generation):
                 self._answered(message, broker)
+            elif isinstance(message, Following | Refusal | Notice | Described):
+                self._channels.answered(message, broker)
             elif isinstance(message, Echo) and self._survey is not None:
                 self._survey.echo(message)
 
@@ -455,12 +516,8 @@ class Client:
             publication.link_changed(broker, up)
         for subscription in list(self._subscriptions.values()):
             subscription.link_changed(broker, up)
+        self._channels.link_changed(broker, up)
 
 
 def _ignore(_message: Message) -> None:
     pass
-
-
-def stable_key(name: str) -> int:
-    """A number from a name, the same in every process: it decides which of several brokers a client sticks to."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")

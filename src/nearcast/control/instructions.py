@@ -6,6 +6,7 @@ import msgspec
 
 from nearcast.domain.broker import Addresses
 from nearcast.domain.report import Discontinuity, Gap
+from nearcast.wire.channels import FromFollowers
 from nearcast.wire.control import Prepare, Release, Tell, ToAgent, ToClient, ToCoordinator
 from nearcast.wire.envelope import Envelope
 
@@ -25,7 +26,7 @@ class Say(Instruction, frozen=True):
     """To the agent beside this broker."""
 
     broker: str
-    message: ToAgent
+    message: ToAgent | FromFollowers
 
 
 class Attach(Instruction, frozen=True):

@@ -30,3 +30,13 @@ class Timing:
     @property
     def forget_s(self) -> float:
         return 4 * self.lease_s
+
+    @property
+    def follow_s(self) -> float:
+        """How often a client says how far its subscriptions to channels are, and an agent that it is there."""
+        return self.lease_s / 2
+
+    @property
+    def absent_s(self) -> float:
+        """Whoever has not been heard for so long has no followers, or is none."""
+        return 2 * self.lease_s

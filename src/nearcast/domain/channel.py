@@ -160,7 +160,8 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What one execution has for one subscription. `previous`: the execution before it that had rows for this key.
+    """What one execution has for one subscription. `previous`: the execution before it that had rows for this key;
+    `at_s`: the execution's time, in seconds since 1970.
 
     A client that has `previous` takes it, one that has a later one drops it, any other asks for what is in between.
     """
@@ -169,6 +170,19 @@ class Notification:
     execution: int
     previous: int | None
     rows: tuple[dict[str, object], ...] = ()
+    at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What executions after `after` up to `until` had for one subscription, if anything, will not come.
+
+    They are kept no more; or nobody had the subscription, and they were not made for it.
+    """
+
+    key: SubscriptionKey
+    after: int
+    until: int
 
 
 def _canonical(kind: ParameterType, value: object) -> Value | None:

@@ -17,6 +17,7 @@ from nearcast.domain.errors import ConfigError, MalformedControl
 from nearcast.domain.log import TopicLog
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.brokers import BrokerOrder, BrokerStanding
+from nearcast.wire.channels import FromFollowers, FromPipeline, ToFollower, ToPipeline
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.logs import KeepOrder
@@ -355,7 +356,8 @@ Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | 
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order
 Survey = Counts | Probe | Located | Echo
 """Told of loads and places: beside the protocol, which does without."""
-Control = OnTopic | ToAgent | ToClient | Survey | ToCoordinator | Answered
+Channels = FromFollowers | ToFollower | ToPipeline | FromPipeline
+Control = OnTopic | ToAgent | ToClient | Survey | ToCoordinator | Answered | Channels
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)

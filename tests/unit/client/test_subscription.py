@@ -6,7 +6,7 @@ import random
 from nearcast.brokers.link import OnState
 from nearcast.brokers.memory import MemoryLink
 from nearcast.client import Client
-from nearcast.client.client import stable_key
+from nearcast.client.channels import stable_key
 from nearcast.client.live_subscription import LiveSubscription
 from nearcast.control.instructions import Report
 from nearcast.domain.errors import LinkDown

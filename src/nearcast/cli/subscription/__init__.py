@@ -1,0 +1,1 @@
+"""`nearcast subscription`: questions that people have put to channels."""

@@ -1,0 +1,410 @@
+"""The agent's side of channels: who follows which key here, what has been published, and who lacks something.
+
+An agent has one entry per key for all of its followers. It is told of executions (`Committed`), pulls what they have
+for its keys, in one question for all of them, keeps it as long as there is room, and publishes each result once: the
+broker copies it to all who are subscribed. Who lacks something is sent it alone.
+
+Nothing here survives a crash, and nothing need: followers say who they are and how far they are, again and again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+import msgspec
+
+from nearcast.control.instructions import Instruction
+from nearcast.control.timing import Timing
+from nearcast.control.wanted import Teller
+from nearcast.domain.channel import Subscription
+from nearcast.wire.channels import (
+    Committed,
+    Describe,
+    Described,
+    Follow,
+    Following,
+    Known,
+    Notice,
+    Pull,
+    Pulled,
+    Refusal,
+    Rehome,
+    Result,
+    ToFollower,
+    ToPipeline,
+    Unfollow,
+    Want,
+    Wish,
+)
+
+_OVERHEAD_BYTES = 200  # of a result without its rows
+
+
+class TellFollower(Instruction, frozen=True):
+    """To one client, through our own broker."""
+
+    client: str
+    message: ToFollower
+
+
+class Publish(Instruction, frozen=True):
+    """To all who are subscribed to the key at our broker."""
+
+    notice: Notice
+
+
+class TellPipeline(Instruction, frozen=True):
+    message: ToPipeline
+
+
+class Fetch(Instruction, frozen=True):
+    """Ask there, then call `pulled` or `not_pulled`."""
+
+    url: str
+    pull: Pull
+
+
+class _Follower(msgspec.Struct):
+    """There may be a million of them: what they share is in `_Key`."""
+
+    until_s: float
+    asked_s: float
+    after: int | None
+    keep_s: float
+    lacks: int | None = None  # it is to be sent what came after this, once that has been pulled
+
+
+class _Key(msgspec.Struct):
+    subscription: Subscription
+    followers: dict[str, _Follower]
+    begin: int = 0  # the last execution before the pipeline knew of it here: who is new gets what comes after
+    last: int | None = None  # every result up to this execution has been published; None until the pipeline knows of it
+    held_s: float = -math.inf  # until when one that is gone may come back
+    results: deque[Result] = msgspec.field(default_factory=deque)  # each follows the one before; the last ones only
+
+
+class _Channel(msgspec.Struct):
+    """`heard`: every key has been published up to this execution, but for those in `need` and in `pulling`."""
+
+    heard: int = 0
+    keys: dict[str, None] = msgspec.field(default_factory=dict)
+    need: dict[str, int] = msgspec.field(default_factory=dict)  # what came after this execution is to be pulled
+    pulling: Pull | None = None
+    retry_s: float = -math.inf
+    parts: dict[int, dict[int, tuple[str, ...]]] = msgspec.field(default_factory=dict)
+
+    def wants(self, key: str, after: int) -> None:
+        self.need[key] = min(self.need.get(key, after), after)
+
+    def hears(self, execution: int, keys: Iterable[str]) -> None:
+        """There are executions up to this one; these keys may have rows since the last that was heard of."""
+        for key in keys:
+            if key in self.keys:
+                self.wants(key, self.heard)
+        self.heard = execution
+
+    def settled(self, key: str) -> int:
+        """The execution up to which nothing is to be pulled for it."""
+        behind = key in self.need or (self.pulling is not None and any(key == each for each, _ in self.pulling.after))
+        return 0 if behind else self.heard
+
+
+class ChannelAgent:
+    """`most_bytes`: of results that are kept for those who come late; the pipeline has them longer."""
+
+    def __init__(self, broker: str, session: int, timing: Timing, *, most_bytes: int = 64_000_000) -> None:
+        self.broker = broker
+        self.timing = timing
+        self.teller = Teller(broker, session, timing)
+        self.keys: dict[str, _Key] = {}
+        self.channels: dict[str, _Channel] = {}
+        self.cached_bytes = 0
+        self._most_bytes = most_bytes
+        self._cached: deque[tuple[str, int]] = deque()  # (key, execution) in the order in which they were kept
+        self._leases: OrderedDict[tuple[str, str], None] = OrderedDict()  # (key, client) in the order of their ends
+        self._url = ""
+
+    # From followers
+
+    def follow(self, message: Follow, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        for wish in message.wishes:
+            out += self._wished(message.client, wish, message.asked_s, now)
+        return [*out, *self._work(now)]
+
+    def unfollow(self, message: Unfollow, now: float) -> list[Instruction]:
+        for key in message.keys:
+            follower = self.keys[key].followers.get(message.client) if key in self.keys else None
+            if follower is not None and follower.asked_s <= message.asked_s:
+                if message.everybody:
+                    self.keys[key].held_s = now - 1.0
+                hold_s = 0.0 if message.over else self._hold_s(follower)
+                self._remove(key, message.client, -1.0 if message.everybody else hold_s, now)
+        return self._work(now)
+
+    def describe(self, message: Describe) -> list[Instruction]:
+        return [TellPipeline(msgspec.structs.replace(message, broker=self.broker))]
+
+    def rehome(self, message: Rehome) -> list[Instruction]:
+        """Clients that follow something here are told to go; whoever is not here is passed over."""
+        out: list[Instruction] = []
+        for key, entry in self.keys.items():
+            for client, home in message.moves if entry.last is not None else ():
+                follower = entry.followers.get(client)
+                if follower is not None:
+                    after = max(entry.last or 0, entry.begin) if follower.after is None else follower.after
+                    lease_s = self.timing.absent_s
+                    answer = Following(key, after, follower.after, follower.asked_s, lease_s, home)
+                    out.append(TellFollower(client, answer))
+        return out
+
+    # From the pipeline
+
+    def described(self, message: Described) -> list[Instruction]:
+        return [TellFollower(message.client, message)]
+
+    def known(self, message: Known, now: float) -> list[Instruction]:
+        """Keys that it now has, from which execution on; and what we may have failed to hear of."""
+        if not self.teller.known(message):
+            return self._work(now)
+        self._url = message.url or self._url
+        out: list[Instruction] = []
+        for key, reason in message.refused:
+            if key in self.keys:
+                out += [TellFollower(client, Refusal(key, reason)) for client in list(self.keys[key].followers)]
+                for client in list(self.keys[key].followers):
+                    self._remove(key, client, 0.0, now)
+        for key, begin in message.begin:
+            out += self._begin(key, begin)
+        for name, committed in message.committed:
+            channel = self.channels.get(name)
+            if channel is not None and committed > channel.heard:
+                channel.hears(committed, channel.keys)
+        return [*out, *self._work(now)]
+
+    def committed(self, message: Committed, now: float) -> list[Instruction]:
+        self._url = message.url or self._url
+        channel = self.channels.get(message.channel)
+        if channel is None or message.execution <= channel.heard:
+            return []
+        keys = self._whole(channel, message)
+        if keys is None:
+            return []
+        in_turn = message.execution == channel.heard + 1
+        channel.hears(message.execution, keys if in_turn else channel.keys)
+        return self._work(now)
+
+    def pulled(self, pull: Pull, answer: Pulled, now: float) -> list[Instruction]:
+        channel = self.channels.get(pull.channel)
+        if channel is None or channel.pulling != pull:
+            return []
+        channel.pulling = None
+        found = dict(answer.results)
+        out: list[Instruction] = []
+        for key, after in pull.after:
+            entry = self.keys.get(key)
+            if entry is not None and entry.last is not None:
+                out += self._publish(key, entry, found.get(key, ()), answer)
+                out += self._send_missing(key, entry, after, found.get(key, ()), answer)
+                if answer.until < channel.heard:
+                    channel.wants(key, answer.until)
+                for lacks in [each.lacks for each in entry.followers.values() if each.lacks is not None]:
+                    channel.wants(key, lacks)
+        if channel.need and not found:
+            channel.retry_s = now + self.timing.retry_s  # it knows less than we were told: not at once again
+        return [*out, *self._work(now)]
+
+    def not_pulled(self, pull: Pull, now: float) -> list[Instruction]:
+        channel = self.channels.get(pull.channel)
+        if channel is None or channel.pulling != pull:
+            return []
+        channel.pulling = None
+        channel.retry_s = now + self.timing.retry_s
+        for key, after in pull.after:
+            if key in channel.keys:
+                channel.wants(key, after)
+        self.teller.hurry()
+        return self._work(now)
+
+    # Time
+
+    def wake_s(self) -> float:
+        first = next(iter(self._leases), None)
+        lease_s = math.inf if first is None else self.keys[first[0]].followers[first[1]].until_s
+        waiting = [each.retry_s for each in self.channels.values() if self._url and each.need and each.pulling is None]
+        return min([lease_s, *waiting, self.teller.wake_s() if self._spoken else math.inf])
+
+    def tick(self, now: float) -> list[Instruction]:
+        while self._leases:
+            key, client = next(iter(self._leases))
+            follower = self.keys[key].followers[client]
+            if now < follower.until_s:
+                break
+            self._remove(key, client, self._hold_s(follower), now)
+        return self._work(now)
+
+    # Within, followers
+
+    @property
+    def _spoken(self) -> bool:
+        """Whether anybody follows anything, or the pipeline still has to be told that nobody does."""
+        return bool(self.teller.wants) or self.teller.unsaid
+
+    def _wished(self, client: str, wish: Wish, asked_s: float, now: float) -> list[Instruction]:
+        subscription = wish.subscription
+        key = subscription.key
+        entry = self.keys.get(key)
+        if entry is None:
+            entry = self.keys[key] = _Key(subscription, {})
+        follower, until_s = entry.followers.get(client), now + self.timing.absent_s
+        if follower is None:
+            follower = entry.followers[client] = _Follower(until_s, asked_s, wish.after, wish.keep_s)
+            self._leases[key, client] = None
+        elif follower.asked_s > asked_s:
+            return []
+        else:
+            follower.until_s, follower.asked_s, follower.lacks = until_s, asked_s, None
+            follower.after, follower.keep_s = wish.after, wish.keep_s
+            self._leases.move_to_end((key, client))
+        held = self.teller.wants.get(key)
+        if held is None or held.hold_s < self._hold_s(follower):
+            self.teller.want(key, Want(subscription, self._hold_s(follower)))
+        return self._answer(key, entry, client) if entry.last is not None else []
+
+    def _answer(self, key: str, entry: _Key, client: str) -> list[Instruction]:
+        """From where on it gets everything, and at once what we have of that."""
+        follower, last, channel = entry.followers[client], entry.last, self.channels[entry.subscription.channel]
+        assert last is not None
+        after = max(last, entry.begin) if follower.after is None else follower.after
+        at = max(after, channel.settled(key)) if after >= last else after
+        following = Following(key, at, follower.after, follower.asked_s, self.timing.absent_s)
+        out: list[Instruction] = [TellFollower(client, following)]
+        if after >= last:
+            return out
+        if entry.results and entry.results[0].previous <= after:
+            return [*out, *(_to(client, key, each) for each in entry.results if each.execution > after)]
+        follower.lacks = after
+        channel.wants(key, after)
+        return out
+
+    def _remove(self, key: str, client: str, hold_s: float, now: float) -> None:
+        entry = self.keys[key]
+        del entry.followers[client]
+        del self._leases[key, client]
+        entry.held_s = max(entry.held_s, now + hold_s)
+        if entry.followers:
+            return
+        self.teller.drop(key, entry.held_s - now)
+        del self.keys[key]
+        self._forget(entry)
+        channel = self.channels.get(entry.subscription.channel)
+        if channel is not None:
+            channel.keys.pop(key, None)
+            channel.need.pop(key, None)
+            if not channel.keys:
+                del self.channels[entry.subscription.channel]
+
+    def _hold_s(self, follower: _Follower) -> float:
+        """At least until it has found another home."""
+        return max(follower.keep_s, self.timing.forget_s)
+
+    # Within, results
+
+    def _begin(self, key: str, begin: int) -> list[Instruction]:
+        """The pipeline has the key: results after `begin` are ours to publish, or more where followers are behind."""
+        entry = self.keys.get(key)
+        if entry is None or entry.last is not None:
+            return []
+        afters = [each.after for each in entry.followers.values() if each.after is not None]
+        entry.begin, entry.last = begin, min([begin, *afters])
+        channel = self.channels.setdefault(entry.subscription.channel, _Channel(begin))
+        channel.keys[key] = None
+        out: list[Instruction] = []
+        if entry.last < max(channel.heard, begin):
+            channel.wants(key, entry.last)
+        for client in entry.followers:
+            out += self._answer(key, entry, client)
+        return out
+
+    def _whole(self, channel: _Channel, message: Committed) -> tuple[str, ...] | None:
+        """The keys of all parts, once they are here."""
+        if message.parts == 1:
+            return message.keys
+        parts = channel.parts.setdefault(message.execution, {})
+        parts[message.part] = message.keys
+        if len(parts) < message.parts:
+            return None
+        channel.parts = {execution: each for execution, each in channel.parts.items() if execution > message.execution}
+        return tuple(key for each in parts.values() for key in each)
+
+    def _publish(self, key: str, entry: _Key, found: tuple[Result, ...], answer: Pulled) -> list[Instruction]:
+        out: list[Instruction] = []
+        assert entry.last is not None
+        for result in found:
+            if result.execution > entry.last:
+                out.append(Publish(Notice(key, result)))
+                self._keep(key, entry, result)
+                entry.last = result.execution
+        entry.last = max(entry.last, answer.until)
+        return out
+
+    def _send_missing(
+        self, key: str, entry: _Key, after: int, found: tuple[Result, ...], answer: Pulled
+    ) -> list[Instruction]:
+        """To each that lacks something: what there is, and a mark behind it, up to which there is nothing more."""
+        out: list[Instruction] = []
+        for client, follower in entry.followers.items():
+            lacks = follower.lacks
+            if lacks is None or lacks < after:
+                continue
+            wanted = [each for each in found if each.execution > lacks]
+            out += [_to(client, key, each) for each in wanted]
+            end, cut = wanted[-1].execution if wanted else lacks, dict(answer.cut).get(key, 0)
+            if answer.until > end:
+                mark = Result(answer.until, max(end, cut), b"", cut)
+                out.append(TellFollower(client, Notice(key, mark, 0, 0)))
+            done = entry.last is None or answer.until >= entry.last
+            follower.lacks = None if done else max(answer.until, end)
+        return out
+
+    def _keep(self, key: str, entry: _Key, result: Result) -> None:
+        """Only what follows without a hole is of use."""
+        if entry.results and entry.results[-1].execution != result.previous:
+            self._forget(entry)
+        entry.results.append(result)
+        self._cached.append((key, result.execution))
+        self.cached_bytes += _size(result)
+        while self.cached_bytes > self._most_bytes:
+            oldest, execution = self._cached.popleft()
+            kept = self.keys.get(oldest)
+            if kept is not None and kept.results and kept.results[0].execution == execution:
+                self.cached_bytes -= _size(kept.results.popleft())
+
+    def _forget(self, entry: _Key) -> None:
+        self.cached_bytes -= sum(map(_size, entry.results))
+        entry.results.clear()
+        if len(self._cached) > self._most_bytes // _OVERHEAD_BYTES:  # keys came and went: so many cannot be kept
+            alive = {(key, each.execution) for key, other in self.keys.items() for each in other.results}
+            self._cached = deque(each for each in self._cached if each in alive)
+
+    def _work(self, now: float) -> list[Instruction]:
+        """Whatever can be asked for now."""
+        out: list[Instruction] = []
+        if self._spoken:
+            out += [TellPipeline(message) for message in self.teller.tick(now)]
+        for name, channel in self.channels.items():
+            if not channel.need or channel.pulling is not None or now < channel.retry_s or not self._url:
+                continue
+            channel.pulling, channel.need = Pull(self.broker, name, tuple(channel.need.items())), {}
+            out.append(Fetch(self._url, channel.pulling))
+        return out
+
+
+def _size(result: Result) -> int:
+    return len(result.rows) + _OVERHEAD_BYTES
+
+
+def _to(client: str, key: str, result: Result) -> TellFollower:
+    return TellFollower(client, Notice(key, result))

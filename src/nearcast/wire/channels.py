@@ -1,0 +1,253 @@
+"""Subscriptions to channels: between clients and agents, and between agents and the pipeline.
+
+A client follows a subscription at its home: `Follow` says it is there, how far it is, and that it wants what came after
+that; the same message renews its lease. What an execution has for a key is one `Notice`, published once at every broker
+whose agent has followers of the key. Which keys those are, the agent tells the pipeline (`Wanted`), by differences.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from nearcast.domain.channel import Parameter, Subscription
+
+PIPELINE_SUBJECT = "_nearcast.pipeline"
+"""On the control bus: what agents say to the pipeline that leads."""
+
+RESULTS_PATH = "/results"
+"""Where the pipeline answers a `Pull`, over HTTP: a sealed message each way."""
+
+MOST_PART_BYTES = 500_000  # of a result's rows in one message: a NATS server takes 1 MB unless it is told otherwise
+MOST_WISHES = 500
+MOST_CHANGES = 500
+MOST_READY = 10_000
+
+
+def channel_subject(key: str) -> str:
+    """On every broker: where notices of one distinct subscription are published."""
+    return f"_nearcast.channel.{key}"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """`after`: the last execution that the client has; None: whatever comes from now on.
+
+    `keep_s`: for how long results are still to be made when the client is gone without having unsubscribed.
+    """
+
+    subscription: Subscription
+    after: int | None = None
+    keep_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.keep_s < math.inf:
+            raise ValueError(f"results are to be kept for {self.keep_s} s")
+
+
+# client -> agent
+
+
+class Follow(msgspec.Struct, frozen=True, tag=True):
+    """`asked_s` is echoed: a lease counts from when the question was sent."""
+
+    client: str
+    asked_s: float
+    wishes: tuple[Wish, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.wishes) > MOST_WISHES:
+            raise ValueError(f"{len(self.wishes)} wishes in one message; at most {MOST_WISHES}")
+
+
+class Unfollow(msgspec.Struct, frozen=True, tag=True):
+    """`over`: for good; otherwise the client is elsewhere, or will come back. `everybody`: nobody else will either."""
+
+    client: str
+    keys: tuple[str, ...]
+    asked_s: float  # one that is overtaken by a later `Follow` counts for nothing
+    over: bool
+    everybody: bool = False
+
+
+class Describe(msgspec.Struct, frozen=True, tag=True):
+    """Which parameters does the channel have? Asked of the agent, which passes it on to the pipeline with its name."""
+
+    client: str
+    channel: str
+    broker: str = ""
+
+
+# agent -> client
+
+
+class Described(msgspec.Struct, frozen=True, tag=True):
+    """pipeline -> agent -> client. `refused`: why there is no such channel."""
+
+    client: str
+    channel: str
+    parameters: tuple[Parameter, ...] = ()
+    refused: str = ""
+
+
+class Following(msgspec.Struct, frozen=True, tag=True):
+    """What comes after execution `after` will be sent. Between that and `said`, which the client said it has, there is
+    nothing; of one that had said nothing, no more is known.
+
+    `home`: the broker where the client should be; "" when here.
+    """
+
+    key: str
+    after: int
+    said: int | None
+    asked_s: float
+    lease_s: float
+    home: str = ""
+
+
+class Refusal(msgspec.Struct, frozen=True, tag=True):
+    """The subscription is over, or never was."""
+
+    key: str
+    reason: str
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What one execution has for one key: `rows` is JSON, a list of objects.
+
+    `previous`: the execution before it that had rows for this key; 0 for none. Up to `floor` nothing is kept any more,
+    or nothing was made, because nobody had the subscription.
+    """
+
+    execution: int
+    previous: int
+    rows: bytes
+    floor: int = 0
+    at_s: float = 0.0
+
+
+class Notice(msgspec.Struct, frozen=True, tag=True):
+    """A result for whoever follows the key, or one who lacks it; large ones come in parts, each a piece of `rows`.
+
+    With no part it is a mark: there is nothing between `previous` and `execution`.
+    """
+
+    key: str
+    result: Result
+    part: int = 1
+    parts: int = 1
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.part <= self.parts and self.parts >= 0):
+            raise ValueError(f"part {self.part} of {self.parts}")
+
+    @property
+    def mark(self) -> bool:
+        return self.parts == 0
+
+
+def parts_of(notice: Notice) -> list[Notice]:
+    """As it is sent: in one message, or in several."""
+    rows = notice.result.rows
+    if len(rows) <= MOST_PART_BYTES:
+        return [notice]
+    pieces = [rows[at : at + MOST_PART_BYTES] for at in range(0, len(rows), MOST_PART_BYTES)]
+    return [
+        Notice(notice.key, msgspec.structs.replace(notice.result, rows=piece), number, len(pieces))
+        for number, piece in enumerate(pieces, 1)
+    ]
+
+
+# agent -> pipeline
+
+
+class Want(msgspec.Struct, frozen=True):
+    subscription: Subscription
+    hold_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.hold_s < math.inf:
+            raise ValueError(f"results are to be made for {self.hold_s} s more")
+
+
+class Wanted(msgspec.Struct, frozen=True, tag=True):
+    """Change `number` of the keys that an agent has followers of; an empty one says that it is still there.
+
+    A session begins with change 1 and tells everything; what was told in an earlier one counts until a change is
+    `complete`, which is when nothing is left to tell. `drop`: keys, and for how long each is still held; with less
+    than 0 not at all, whatever others have asked for.
+    """
+
+    broker: str
+    session: int
+    number: int
+    complete: bool
+    add: tuple[Want, ...] = ()
+    drop: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.add) + len(self.drop) > MOST_CHANGES:
+            raise ValueError(f"{len(self.add) + len(self.drop)} changes in one message; at most {MOST_CHANGES}")
+
+
+class Pull(msgspec.Struct, frozen=True, tag=True):
+    """What is there for these keys after these executions? Asked over HTTP; at most about `most_bytes` come back."""
+
+    broker: str
+    channel: str
+    after: tuple[tuple[str, int], ...]
+    most_bytes: int = 32_000_000
+
+
+# pipeline -> agent
+
+
+class Known(msgspec.Struct, frozen=True, tag=True):
+    """The answer to change `of`: all changes up to `number` of this session are known, and survive a crash.
+
+    `begin`: for each key that was added, the last execution before; `committed`: of each of its channels, the last one.
+    `url`: where results are pulled from.
+    """
+
+    session: int
+    of: int
+    number: int
+    begin: tuple[tuple[str, int], ...] = ()
+    committed: tuple[tuple[str, int], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    url: str = ""
+
+
+class Committed(msgspec.Struct, frozen=True, tag=True):
+    """An execution is committed, and has rows for these of the agent's keys; in so many `parts`."""
+
+    channel: str
+    execution: int
+    keys: tuple[str, ...]
+    url: str
+    part: int = 1
+    parts: int = 1
+
+
+class Rehome(msgspec.Struct, frozen=True, tag=True):
+    """coordinator -> agent: these clients, as (client, broker), should have another home. Said again until they do."""
+
+    moves: tuple[tuple[str, str], ...]
+
+
+class Pulled(msgspec.Struct, frozen=True, tag=True):
+    """All that there is up to execution `until`: `results` by key, each in order.
+
+    `cut`: keys of which something may be missing after the execution that was asked about, and up to which one.
+    """
+
+    until: int
+    results: tuple[tuple[str, tuple[Result, ...]], ...]
+    cut: tuple[tuple[str, int], ...] = ()
+
+
+FromFollowers = Follow | Unfollow | Describe
+ToFollower = Following | Refusal | Described | Notice
+ToPipeline = Wanted | Describe | Pull
+FromPipeline = Known | Committed | Described | Pulled | Rehome
+"""And one from the coordinator, which knows where clients should be."""

@@ -1,0 +1,165 @@
+"""The agent's side of channels: one entry per key, one question per execution, one publication per result."""
+
+from nearcast.control.channel_agent import ChannelAgent, Fetch, Publish, TellFollower, TellPipeline
+from nearcast.control.instructions import Instruction
+from nearcast.control.timing import Timing
+from nearcast.domain.channel import Subscription
+from nearcast.wire.channels import (
+    Committed,
+    Follow,
+    Following,
+    Known,
+    Notice,
+    Pull,
+    Pulled,
+    Refusal,
+    Rehome,
+    Result,
+    Unfollow,
+    Wanted,
+    Wish,
+)
+
+FIRES = Subscription("fires", (("city", "ulm"),))
+FLOODS = Subscription("fires", (("city", "bonn"),))
+TIMING = Timing()
+
+
+def follow(machine: ChannelAgent, client: str, *wishes: Wish, now: float = 0.0) -> list[Instruction]:
+    return machine.follow(Follow(client, now, wishes), now)
+
+
+def wanted(instructions: list[Instruction]) -> list[Wanted]:
+    told = [each.message for each in instructions if isinstance(each, TellPipeline)]
+    return [each for each in told if isinstance(each, Wanted)]
+
+
+def known(machine: ChannelAgent, message: Wanted, begin: int, now: float = 0.0) -> list[Instruction]:
+    begins = tuple((each.subscription.key, begin) for each in message.add)
+    answer = Known(message.session, message.number, message.number, begins, (("fires", begin),), (), "url")
+    return machine.known(answer, now)
+
+
+def result(execution: int, previous: int) -> Result:
+    return Result(execution, previous, b"[]")
+
+
+def to(instructions: list[Instruction], client: str) -> list[object]:
+    return [each.message for each in instructions if isinstance(each, TellFollower) and each.client == client]
+
+
+def ready(*clients: str, begin: int = 10) -> ChannelAgent:
+    machine = ChannelAgent("b1", 1, TIMING)
+    said = [each for client in clients for each in wanted(follow(machine, client, Wish(FIRES)))]
+    known(machine, said[0], begin)
+    return machine
+
+
+def pulled(machine: ChannelAgent, instructions: list[Instruction], answer: Pulled) -> list[Instruction]:
+    (fetch,) = [each for each in instructions if isinstance(each, Fetch)]
+    return machine.pulled(fetch.pull, answer, 0.0)
+
+
+def test_identical_subscriptions_are_told_of_once() -> None:
+    machine = ChannelAgent("b1", 1, TIMING)
+    (said,) = wanted(follow(machine, "ann", Wish(FIRES)))
+    assert [each.subscription for each in said.add] == [FIRES]
+    assert follow(machine, "bob", Wish(FIRES)) == [], "nobody is answered before the pipeline knows of it"
+    answers = known(machine, said, 10)
+    for client in ("ann", "bob"):
+        assert to(answers, client) == [Following(FIRES.key, 10, None, 0.0, TIMING.absent_s)]
+
+
+def test_what_an_execution_has_is_pulled_in_one_question_and_published_once() -> None:
+    machine = ready("ann", "bob")
+    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0)
+    assert asked == [Fetch("url", Pull("b1", "fires", ((FIRES.key, 10),)))]
+    done = pulled(machine, asked, Pulled(11, ((FIRES.key, (result(11, 4),)),)))
+    assert done == [Publish(Notice(FIRES.key, result(11, 4)))]
+    assert machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0) == [], "told twice"
+
+
+def test_an_execution_without_rows_for_us_is_not_asked_about() -> None:
+    machine = ready("ann")
+    assert machine.committed(Committed("fires", 11, (), "url"), 1.0) == []
+    assert machine.committed(Committed("fires", 12, ("other",), "url"), 1.0) == []
+
+
+def test_after_one_that_was_not_heard_of_everything_is_asked_about() -> None:
+    machine = ready("ann")
+    (fetch,) = machine.committed(Committed("fires", 12, (), "url"), 1.0)
+    assert isinstance(fetch, Fetch)
+    assert fetch.pull.after == ((FIRES.key, 10),)
+
+
+def test_who_lacks_something_gets_it_alone_and_from_what_is_kept() -> None:
+    machine = ready("ann")
+    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0)
+    pulled(machine, asked, Pulled(11, ((FIRES.key, (result(11, 4),)),)))
+    sent = to(follow(machine, "bob", Wish(FIRES, after=10), now=2.0), "bob")
+    assert sent[1:] == [Notice(FIRES.key, result(11, 4))]
+    again = to(follow(machine, "bob", Wish(FIRES, after=11), now=3.0), "bob")
+    assert len(again) == 1, "nothing is missing"
+
+
+def test_what_is_not_kept_here_is_pulled_and_a_mark_ends_it() -> None:
+    machine = ready("ann")
+    asked = follow(machine, "bob", Wish(FIRES, after=3), now=2.0)
+    done = pulled(machine, asked, Pulled(10, ((FIRES.key, (result(4, 2),)),)))
+    assert to(done, "bob") == [Notice(FIRES.key, result(4, 2)), Notice(FIRES.key, Result(10, 4, b""), 0, 0)]
+    assert not [each for each in done if isinstance(each, Publish)], "others have it"
+
+
+def test_a_question_that_failed_is_asked_again_later() -> None:
+    machine = ready("ann")
+    (fetch,) = machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0)
+    assert isinstance(fetch, Fetch)
+    machine.not_pulled(fetch.pull, 1.0)
+    assert not [each for each in machine.tick(1.5) if isinstance(each, Fetch)]
+    assert fetch in machine.tick(2.0)
+
+
+def test_the_last_to_leave_takes_the_key_along_and_the_time_it_is_held() -> None:
+    machine = ready("ann", "bob")
+    assert wanted(machine.unfollow(Unfollow("ann", (FIRES.key,), 1.0, over=False), 1.0)) == []
+    (said,) = wanted(machine.unfollow(Unfollow("bob", (FIRES.key,), 2.0, over=True), 2.0))
+    assert said.drop == ((FIRES.key, TIMING.forget_s - 1.0),), "ann may come back"
+
+
+def test_a_follower_that_is_not_heard_is_none() -> None:
+    machine = ready("ann")
+    (said,) = wanted(machine.tick(TIMING.absent_s))
+    assert said.drop == ((FIRES.key, TIMING.forget_s),)
+
+
+def test_a_goodbye_that_a_later_word_has_overtaken_counts_for_nothing() -> None:
+    machine = ready("ann")
+    follow(machine, "ann", Wish(FIRES, after=10), now=5.0)
+    machine.unfollow(Unfollow("ann", (FIRES.key,), 4.0, over=False), 6.0)
+    assert machine.keys
+
+
+def test_a_client_that_should_be_elsewhere_is_told_so_and_nobody_else() -> None:
+    machine = ready("ann", "bob")
+    (told,) = machine.rehome(Rehome((("ann", "b2"), ("zoe", "b3"))))
+    assert told == TellFollower("ann", Following(FIRES.key, 10, None, 0.0, TIMING.absent_s, "b2"))
+
+
+def test_what_is_kept_is_bounded_and_the_newest_stay() -> None:
+    machine = ChannelAgent("b1", 1, TIMING, most_bytes=1000)
+    (said,) = wanted(follow(machine, "ann", Wish(FIRES)))
+    known(machine, said, 10)
+    for execution in range(11, 31):
+        asked = machine.committed(Committed("fires", execution, (FIRES.key,), "url"), 1.0)
+        pulled(machine, asked, Pulled(execution, ((FIRES.key, (result(execution, execution - 1),)),)))
+    assert machine.cached_bytes <= 1000
+    assert [each.execution for each in machine.keys[FIRES.key].results][-1] == 30
+
+
+def test_a_refusal_reaches_who_asked_and_nobody_else() -> None:
+    machine = ChannelAgent("b1", 1, TIMING)
+    (said,) = wanted(follow(machine, "ann", Wish(FIRES), Wish(FLOODS)))
+    begin, refused = ((FIRES.key, 10),), ((FLOODS.key, "no"),)
+    answers = machine.known(Known(1, said.number, said.number, begin, (), refused, "url"), 0.0)
+    assert Refusal(FLOODS.key, "no") in to(answers, "ann")
+    assert list(machine.keys) == [FIRES.key]

@@ -1,0 +1,135 @@
+"""The client's side of a subscription to a channel: what is taken, what waits, what is asked for."""
+
+from nearcast.control.channel_subscriber import Begun, ChannelSubscriber, Miss, Over, Take
+from nearcast.control.instructions import Attach, Detach, Instruction, Say
+from nearcast.control.timing import Timing
+from nearcast.domain.channel import Subscription
+from nearcast.wire.channels import Follow, Following, Notice, Refusal, Result, Unfollow
+
+FIRES = Subscription("fires", (("city", "ulm"),))
+TIMING = Timing()
+
+
+def following(after: int, asked_s: float = 0.0, home: str = "", said: int | None = None) -> Following:
+    return Following(FIRES.key, after, said, asked_s, 20.0, home)
+
+
+def notice(execution: int, previous: int, floor: int = 0) -> Notice:
+    return Notice(FIRES.key, Result(execution, previous, b"[]", floor))
+
+
+def mark(execution: int, previous: int, floor: int = 0) -> Notice:
+    return Notice(FIRES.key, Result(execution, previous, b"", floor), 0, 0)
+
+
+def begun(after: int | None = None, position: int = 10) -> ChannelSubscriber:
+    machine = ChannelSubscriber(FIRES, "c", ("b1", "b2"), timing=TIMING, after=after)
+    assert machine.start(0.0) == [Attach("b1")]
+    machine.attached("b1", 0.0)
+    assert Begun(position) in machine.following(following(position), "b1", 0.0)
+    return machine
+
+
+def taken(instructions: list[Instruction]) -> list[int]:
+    return [each.result.execution for each in instructions if isinstance(each, Take)]
+
+
+def asked(instructions: list[Instruction]) -> list[tuple[str, int | None]]:
+    says = [each for each in instructions if isinstance(each, Say) and isinstance(each.message, Follow)]
+    return [(each.broker, each.message.wishes[0].after) for each in says if isinstance(each.message, Follow)]
+
+
+def test_who_is_new_begins_where_its_agent_says() -> None:
+    machine = begun()
+    assert machine.position == 10
+    assert taken(machine.notice(notice(12, 7), 1.0)) == [12]
+    assert machine.position == 12
+
+
+def test_what_came_before_or_twice_is_dropped() -> None:
+    machine = begun()
+    assert taken(machine.notice(notice(12, 7), 1.0)) == [12]
+    assert machine.notice(notice(12, 7), 1.0) == []
+    assert machine.notice(notice(9, 7), 1.0) == []
+
+
+def test_one_that_comes_too_early_waits_and_what_is_missing_is_asked_for_once() -> None:
+    machine = begun()
+    assert asked(machine.notice(notice(15, 13), 1.0)) == [("b1", 10)]
+    assert machine.notice(notice(16, 15), 1.1) == [], "not again so soon"
+    assert taken(machine.notice(notice(13, 7), 1.2)) == [13, 15, 16]
+
+
+def test_a_mark_says_that_there_was_nothing() -> None:
+    machine = begun()
+    assert machine.notice(mark(14, 10), 1.0) == []
+    assert machine.position == 14
+
+
+def test_an_answer_says_that_there_was_nothing_only_after_what_it_was_asked_about() -> None:
+    machine = begun()
+    machine.following(following(15), "b1", 1.0)
+    assert machine.position == 10, "it answers a question from before the first answer came"
+    machine.following(following(15, said=10), "b1", 2.0)
+    assert machine.position == 15
+
+
+def test_what_is_kept_nowhere_is_told_and_then_it_goes_on() -> None:
+    machine = begun(after=3, position=3)
+    told = machine.notice(notice(15, 12, floor=12), 1.0)
+    assert told[:2] == [Miss(3, 12), Take(Result(15, 12, b"[]", 12))]
+
+
+def test_a_floor_below_which_it_had_nothing_is_not_a_loss() -> None:
+    machine = begun(after=3, position=3)
+    assert taken(machine.notice(notice(15, 2, floor=12), 1.0)) == [15]
+
+
+def test_it_leaves_its_old_home_when_it_has_arrived_at_the_new_one() -> None:
+    machine = begun()
+    assert machine.rehome("b2", 1.0) == [Attach("b2")]
+    assert asked(machine.attached("b2", 1.1)) == [("b2", 10)]
+    assert taken(machine.notice(notice(11, 7), 1.2)) == [11], "from the old one, meanwhile"
+    left = machine.following(following(10, 1.1), "b2", 1.3)
+    assert left == [Say("b1", Unfollow("c", (FIRES.key,), 1.3, over=False)), Detach("b1")]
+
+
+def test_an_agent_can_send_it_elsewhere() -> None:
+    machine = begun()
+    assert machine.following(following(10, 1.0, home="b2"), "b1", 1.0) == [Attach("b2")]
+
+
+def test_an_agent_that_does_not_answer_is_asked_again_and_then_another() -> None:
+    machine = ChannelSubscriber(FIRES, "c", ("b1", "b2"), timing=TIMING)
+    machine.start(0.0)
+    machine.attached("b1", 0.0)
+    assert asked(machine.tick(1.0)) == [("b1", None)]
+    assert machine.tick(1.5) == []
+    assert Attach("b2") in machine.tick(10.0)
+
+
+def test_one_whose_link_is_down_is_left_sooner() -> None:
+    machine = begun()
+    machine.lost("b1")
+    assert machine.tick(2.0) == [] or not any(isinstance(each, Attach) for each in machine.tick(2.0))
+    assert Attach("b2") in machine.tick(TIMING.patience_s)
+
+
+def test_it_says_every_few_seconds_how_far_it_is() -> None:
+    machine = begun()
+    machine.notice(notice(12, 7), 1.0)
+    assert asked(machine.tick(machine.wake_s())) == [("b1", 12)]
+
+
+def test_what_finds_no_room_is_asked_for_when_there_is_some() -> None:
+    machine = begun()
+    machine.full = True
+    assert machine.notice(notice(12, 7), 1.0) == []
+    assert asked(machine.room(2.0)) == [("b1", 10)]
+    assert taken(machine.notice(notice(12, 7), 2.1)) == [12]
+
+
+def test_a_refusal_ends_it_with_the_reason() -> None:
+    machine = begun()
+    assert machine.refused(Refusal(FIRES.key, "dropped"), "b1", 1.0)[-1] == Over("dropped")
+    assert machine.notice(notice(12, 7), 1.0) == []
