@@ -66,7 +66,10 @@ class Restraint:
 
 
 def within_budget(plan: Plan, most: int) -> Plan:
-    """The first steps of a plan that has too many; servers go, and the ring changes, only with the last of them."""
+    """The first steps of a plan that has too many; servers go, and the ring changes, only with the last of them.
+
+    Homes are not cut: a subscriber that moves is one connection, and half of a shuffle may be worse than none.
+    """
     left = len(plan.steps) - most
     if left <= 0:
         return plan

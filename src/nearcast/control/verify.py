@@ -17,7 +17,7 @@ def objections(plan: Plan, now: Snapshot, most: int | None = None) -> list[str]:
 
     A plan made of an older snapshot is held against the present one: what has moved or gone meanwhile is an objection.
     No broker may be expected to be filled beyond its capacity and beyond what it carries now, and no promise to be
-    broken by more than it is now. `most`: how many topics may move.
+    broken by more than it is now. A subscriber that has left meanwhile is none. `most`: how many topics may move.
     """
     out: list[str] = []
     if most is not None and len(plan.steps) > most:
@@ -37,6 +37,7 @@ def objections(plan: Plan, now: Snapshot, most: int | None = None) -> list[str]:
         if at is not None and (now.strategy_of(at), now.brokers_of(at)) != (step.was_strategy, step.was_brokers):
             where = f"{now.strategy_of(at).value} on {', '.join(now.brokers_of(at))}"
             out.append(f"topic {step.topic!r} has moved since the plan was made: it is {where}")
+    out += _wrong_homes(plan, now, index)
     out += _broken_promises(plan, now, topics, index)
     ratios = now.load_ratios
     for name, expected in plan.load_ratios:
@@ -46,6 +47,29 @@ def objections(plan: Plan, now: Snapshot, most: int | None = None) -> list[str]:
     staying = int(np.count_nonzero(usable)) - len(plan.release)
     if plan.release and staying < 1:
         out.append("no broker would be left")
+    return out
+
+
+def _wrong_homes(plan: Plan, now: Snapshot, brokers: dict[str, int]) -> list[str]:
+    out: list[str] = []
+    if not plan.homes:
+        return out
+    homes, usable = now.homes, now.usable
+    home_of = {} if homes is None else dict(zip(homes.subscribers, homes.home.tolist(), strict=True))
+    seen: set[str] = set()
+    for step in plan.homes:
+        if step.subscriber in seen:
+            out.append(f"subscriber {step.subscriber!r} has two steps; it has one home")
+        seen.add(step.subscriber)
+        if step.broker not in brokers or not usable[brokers[step.broker]]:
+            out.append(
+                f"subscriber {step.subscriber!r} would go to {step.broker!r}, which is not there or is being drained"
+            )
+        at = home_of.get(step.subscriber)
+        if at is not None and now.brokers[at] != step.was:
+            out.append(
+                f"subscriber {step.subscriber!r} has moved since the plan was made: its home is {now.brokers[at]}"
+            )
     return out
 
 

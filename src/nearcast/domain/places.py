@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast.domain.rows import entries_of
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -71,10 +73,7 @@ class Measured:
 
     def of(self, topics: Ints) -> tuple[Ints, Ints]:
         """(which of the topics, which entry), for all their entries."""
-        count = self.first[topics + 1] - self.first[topics]
-        row = np.repeat(np.arange(len(topics)), count)
-        before = np.cumsum(count) - count
-        return row, np.arange(len(row)) + (self.first[topics] - before)[row]
+        return entries_of(self.first, topics)
 
     @staticmethod
     def among(topics: Sequence[Sequence[tuple[int, float]]]) -> Measured | None:

@@ -1,4 +1,7 @@
-"""What a policy answers: which topics go where, which servers come and go, and why. A plan does nothing by itself."""
+"""What a policy answers: which topics and subscribers go where, which servers come and go, and why.
+
+A plan does nothing by itself.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,26 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class HomeStep:
+    """One subscriber's change of home: it leaves the broker `was` for another one."""
+
+    subscriber: str
+    broker: str
+    was: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        if self.broker == self.was:
+            raise ConfigError(f"step of subscriber {self.subscriber!r} changes nothing: its home is {self.was!r}")
+        if not self.reason:
+            raise ConfigError(f"step of subscriber {self.subscriber!r} has no reason")
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """`steps` in the order in which they were decided, at most one per topic.
+
+    `homes`: subscribers that get another home, at most one step each, sorted by name: they may go in any order.
 
     `ring`: the brokers that the ring should have once every step is done, None where it stays as it is. No topic of the
     snapshot changes hands by that alone: those that would have a step. `rent`: how many servers to add. `release`:
@@ -81,8 +102,9 @@ class Plan:
     reasons: tuple[str, ...] = ()
     load_ratios: tuple[tuple[str, float], ...] = ()
     relieved: tuple[str, ...] = ()
+    homes: tuple[HomeStep, ...] = ()
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.steps or self.rent or self.release or self.ring is not None)
+        return bool(self.steps or self.homes or self.rent or self.release or self.ring is not None)

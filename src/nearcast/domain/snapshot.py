@@ -1,4 +1,5 @@
-"""All that a policy may see: brokers, the routes of topics, and the load of every topic at every broker.
+"""All that a policy may see: brokers, the routes of topics, the load of every topic at every broker, and who has which
+home.
 
 Inside it is arrays, so that a policy can plan 100,000 topics on 1,000 brokers in seconds. Brokers and topics are sorted
 by name and named by their index, so that snapshots of the same facts are alike in whatever order the facts came.
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.domain.errors import SnapshotError
+from nearcast.domain.homes import Homes
 from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.domain.places import Places
 from nearcast.domain.ring import Ring, topic_positions
@@ -61,9 +63,10 @@ class Snapshot:
     `used` and `most` have a row per broker and a column for each of RESOURCES; NaN where nobody knows.
 
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
-    `places`: where brokers and clients are, if that is known. `held`: topics that a policy for promises leaves where
-    they are, since they have moved too lately. `relieved`: brokers that topics have left for their load, too lately for
-    that to show in the processors and memory that they use.
+    `places`: where brokers and clients are, if that is known. `homes`: the subscribers of channels, if there are any,
+    by the indices of `brokers`. `held`: topics that a policy for promises leaves where they are, since they have moved
+    too lately. `relieved`: brokers that topics have left for their load, too lately for that to show in the processors
+    and memory that they use.
     The capacity of a broker that has not said what it can send is infinite.
     """
 
@@ -89,6 +92,7 @@ class Snapshot:
     held: Bools
     relieved: Bools
     places: Places | None = None
+    homes: Homes | None = None
 
     @classmethod
     def of(

@@ -15,8 +15,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 import numpy as np
 
-from nearcast.domain import places_json
+from nearcast.domain import homes_json, places_json
 from nearcast.domain.errors import ConfigError, RingError, SnapshotError
+from nearcast.domain.homes_json import FileHomes
 from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.domain.places_json import FilePlaces
 from nearcast.domain.ring import DEFAULT_VNODES, Ring
@@ -102,6 +103,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     renting: _Count = 0
     held: tuple[_Name, ...] = ()
     places: FilePlaces | None = None
+    homes: FileHomes | None = None
 
 
 _decoder = msgspec.json.Decoder(_File)
@@ -128,6 +130,7 @@ def write_snapshot(snapshot: Snapshot) -> bytes:
         snapshot.renting,
         tuple(snapshot.topics[at] for at in np.flatnonzero(snapshot.held).tolist()),
         None if snapshot.places is None else places_json.written(snapshot.places, snapshot.brokers, snapshot.topics),
+        None if snapshot.homes is None else homes_json.written(snapshot.homes, snapshot.brokers),
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
@@ -185,6 +188,9 @@ def _snapshot_of(file: _File) -> Snapshot:
     if places is not None:
         _must_be_once("places.brokers", [each.name for each in places.brokers])
         _must_be_once("places.topics", [each.topic for each in places.topics])
+    if file.homes is not None:
+        _must_be_once("homes.subscriptions", [each.key for each in file.homes.subscriptions])
+        _must_be_once("homes.subscribers", [each.name for each in file.homes.subscribers])
     found = Snapshot.of(
         [
             BrokerReport(
@@ -210,7 +216,11 @@ def _snapshot_of(file: _File) -> Snapshot:
         held=file.held,
         relieved=[broker.name for broker in file.brokers if broker.relieved],
     )
-    return found if places is None else replace(found, places=places_json.read(places, found.brokers, found.topics))
+    return replace(
+        found,
+        places=None if places is None else places_json.read(places, found.brokers, found.topics),
+        homes=None if file.homes is None else homes_json.read(file.homes, found.brokers),
+    )
 
 
 def _must_be_once(where: str, names: list[str]) -> None:

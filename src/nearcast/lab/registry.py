@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.experiment import Experiment
 from nearcast.lab.experiments import (
+    bad_prototype,
+    bad_simulation,
     dynamoth_elasticity,
     dynamoth_linger,
     dynamoth_overhead,
@@ -26,6 +28,8 @@ from nearcast.lab.experiments import (
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        bad_prototype.EXPERIMENT,
+        bad_simulation.EXPERIMENT,
         dynamoth_elasticity.EXPERIMENT,
         dynamoth_linger.EXPERIMENT,
         dynamoth_overhead.EXPERIMENT,

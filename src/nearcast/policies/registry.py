@@ -5,7 +5,13 @@ from collections.abc import Callable
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.plan import Plan
 from nearcast.domain.snapshot import Snapshot
-from nearcast.policies import dynamoth, epulsar, hash  # noqa: A004  # the policy is called so; nothing here hashes
+from nearcast.policies import (
+    bad,
+    bad_groups,
+    dynamoth,
+    epulsar,
+    hash,  # noqa: A004  # the policy is called so; nothing here hashes
+)
 from nearcast.policies.settings import Settings
 
 Policy = Callable[[Snapshot, Settings, float], Plan]
@@ -16,6 +22,10 @@ POLICIES: dict[str, Policy] = {
     hash.NAME: hash.hashing,
     epulsar.NAME: epulsar.epulsar,
     epulsar.ALL_PAIRS: epulsar.all_pairs,
+    bad.LDM: bad.bad_ldm,
+    bad.SDM: bad.bad_sdm,
+    bad.SHUFFLE: bad.bad_shuffle,
+    bad_groups.NAME: bad_groups.bad_groups,
 }
 
 

@@ -1,6 +1,7 @@
 """What an operator may set about rebalancing. One value for every policy: each reads what concerns it."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from nearcast.domain.errors import ConfigError
 
@@ -28,6 +29,30 @@ class Replication:
             raise ConfigError(f"replication.most is {self.most}; a topic is on at least one broker (1: no replication)")
         if not 0 < self.keep_ratio <= 1:
             raise ConfigError(f"replication.keep_ratio is {self.keep_ratio}; it must be more than 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Balancing:
+    """Algorithm 1 of BAD: when subscribers go to another home. Loads are those of equation 5, in bytes a second.
+
+    Subscribers migrate while the coefficient of variation of brokers' loads is above `alpha` and their mean above
+    `beta_bytes_per_s`; policy `bad-shuffle` gives all of them new homes first when these are above `gamma` and
+    `theta_bytes_per_s`, and then migrates by `scheme`. `alpha` is the paper's; the others it does not say, or says for
+    its own load only: ours are for any fleet that does anything at all.
+    """
+
+    alpha: float = 0.15
+    beta_bytes_per_s: float = 1000.0
+    gamma: float = 0.3
+    theta_bytes_per_s: float = 1000.0
+    scheme: Literal["ldm", "sdm"] = "ldm"
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta_bytes_per_s", "gamma", "theta_bytes_per_s"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"balancing.{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.scheme not in ("ldm", "sdm"):
+            raise ConfigError(f"balancing.scheme is {self.scheme!r}; one of 'ldm', 'sdm'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +87,7 @@ class Settings:
     max_release: int = 1
     watermark: float = 0.85
     replication: Replication = field(default_factory=Replication)
+    balancing: Balancing = field(default_factory=Balancing)
 
     def __post_init__(self) -> None:
         if not 0 < self.safe_ratio <= self.high_ratio <= self.full_ratio:

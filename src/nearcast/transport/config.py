@@ -389,7 +389,7 @@ def _timing(raw: _File, path: Path) -> Timing:
 
 
 def _loop(raw: _File, path: Path) -> LoopSettings:
-    """The keys of LoopSettings and of Settings stand side by side, and `replication` is a table of its own."""
+    """The keys of LoopSettings and of Settings stand side by side; `replication` and `balancing` are tables."""
     own = {each.name for each in fields(LoopSettings)} - {"settings"}
     known = [*own, *(each.name for each in fields(Settings))]
     for key in raw.rebalance:

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.cli.main import command_line
+from nearcast.domain.homes import Homes
 from nearcast.domain.load import BrokerReport
 from nearcast.domain.placing import places_of
 from nearcast.domain.ring import Ring
@@ -48,7 +49,22 @@ def test_the_plan_of_a_file_is_that_of_the_policy(tmp_path: Path) -> None:
     assert (found["topic"], found["brokers"], found["reason"]) == ("t", ["b"], step.reason)
     assert found["forecast"]["predicted_ms"] == 10.0
     text = CliRunner().invoke(command_line(), asked).stdout
-    assert "epulsar: 1 topics would move" in text
+    assert "epulsar: 1 topics would move, 0 subscribers would get another home" in text
+
+
+def test_subscribers_of_a_file_get_other_homes(tmp_path: Path) -> None:
+    crowd = {f"s{number:02}": ("a", (f"k{number:02}",)) for number in range(90)}
+    homes = Homes.of(("a", "b"), crowd, {keys[0]: 100.0 for _, keys in crowd.values()})
+    (tmp_path / "s.json").write_bytes(write_snapshot(dataclasses.replace(far_away(), homes=homes)))
+    asked = ["plan", "compute", "--policy", "bad-ldm", "--snapshot", "s.json"]
+    shown = json.loads(CliRunner().invoke(command_line(), [*asked, "--json"]).stdout)
+    assert (shown["steps"], shown["objections"]) == ([], [])
+    assert {step["subscriber"] for step in shown["homes"]} == {f"s{number:02}" for number in range(len(shown["homes"]))}
+    assert {(step["was"], step["broker"]) for step in shown["homes"]} == {("a", "b")}
+    assert 30 < len(shown["homes"]) <= 45
+    text = CliRunner().invoke(command_line(), asked).stdout
+    assert f"bad-ldm: 0 topics would move, {len(shown['homes'])} subscribers would get another home" in text
+    assert "a carried the most" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from nearcast.control.verify import objections
+from nearcast.domain.homes import Homes
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.placing import places_of
-from nearcast.domain.plan import Plan, Step
+from nearcast.domain.plan import HomeStep, Plan, Step
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.slo import Slo
@@ -75,3 +76,18 @@ def test_a_promise_that_would_be_broken_by_more_than_now_is_an_objection() -> No
 def test_more_moves_than_may_be_are_an_objection() -> None:
     assert objections(PLAN, seen(), most=1) == []
     assert objections(PLAN, seen(), most=0) == ["1 topics would move; at most 0 may"]
+
+
+def test_subscribers_have_one_home_each_where_they_may_and_leave_the_one_they_have() -> None:
+    now = replace(seen(draining=("H1",)), homes=Homes.of(("H0", "H1"), {"s": ("H0", ())}, {}))
+    step = HomeStep("s", "H1", "H0", "too much at H0")
+    homes = Plan("bad-ldm", 0.0, homes=(step,))
+    assert objections(homes, replace(seen(), homes=now.homes)) == []
+    assert objections(homes, seen()) == [], "it has left meanwhile"
+    assert objections(homes, now) == ["subscriber 's' would go to 'H1', which is not there or is being drained"]
+    twice = replace(homes, homes=(step, step))
+    assert objections(twice, replace(seen(), homes=now.homes)) == ["subscriber 's' has two steps; it has one home"]
+    moved = Homes.of(("H0", "H1"), {"s": ("H1", ())}, {})
+    assert objections(homes, replace(seen(), homes=moved)) == [
+        "subscriber 's' has moved since the plan was made: its home is H1"
+    ]

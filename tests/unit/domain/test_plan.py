@@ -3,7 +3,7 @@
 import pytest
 
 from nearcast.domain.errors import ConfigError
-from nearcast.domain.plan import Plan, Step
+from nearcast.domain.plan import HomeStep, Plan, Step
 from nearcast.domain.route import Route, Strategy
 
 
@@ -31,3 +31,11 @@ def test_a_plan_that_only_says_why_nothing_is_done_changes_nothing() -> None:
     assert not Plan("p", 1.0, reasons=("waiting",)).changes
     assert Plan("p", 1.0, rent=1).changes
     assert Plan("p", 1.0, ring=("a",)).changes
+    assert Plan("p", 1.0, homes=(HomeStep("s", "a", "b", "because"),)).changes
+
+
+def test_another_home_is_another_one_and_has_a_reason() -> None:
+    with pytest.raises(ConfigError, match="step of subscriber 's' changes nothing: its home is 'a'"):
+        HomeStep("s", "a", "a", "because")
+    with pytest.raises(ConfigError, match="step of subscriber 's' has no reason"):
+        HomeStep("s", "a", "b", "")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nearcast.domain.errors import SnapshotError
+from nearcast.domain.homes import Homes
 from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.domain.placing import places_of
 from nearcast.domain.ring import Ring
@@ -154,3 +155,32 @@ def test_the_schema_names_every_field_of_a_written_file() -> None:
 def test_a_file_that_is_none_is_refused_with_the_reason(content: bytes, message: str) -> None:
     with pytest.raises(SnapshotError, match=message):
         read_snapshot(content, "s.json")
+
+
+def test_homes_are_read_as_they_were_written() -> None:
+    rates = {"k1": 0.25, "k2": 1e6}
+    crowd = {"s2": ("b3", ("k2", "k1")), "s1": ("b1", ())}
+    seen = replace(a_snapshot(), homes=Homes.of(a_snapshot().brokers, crowd, rates))
+    written = write_snapshot(seen)
+    read = read_snapshot(written)
+    assert write_snapshot(read) == written
+    assert read.homes is not None
+    assert (read.homes.subscribers, read.homes.keys) == (("s1", "s2"), ("k1", "k2"))
+    assert (read.homes.home.tolist(), read.homes.rate.tolist()) == ([0, 2], [0.25, 1e6])
+    assert (read.homes.first.tolist(), read.homes.key.tolist()) == ([0, 0, 2], [0, 1])
+    assert read_snapshot(write_snapshot(a_snapshot())).homes is None
+
+
+@pytest.mark.parametrize(
+    ("homes", "message"),
+    [
+        ({"subscribers": [{"name": "s", "home": "b9"}]}, "s.json: the home of subscriber 's' is 'b9', which is not a"),
+        ({"subscribers": [{"name": "s", "home": "b1"}] * 2}, "s.json: homes.subscribers has 's' twice"),
+        ({"subscribers": [{"name": "s", "home": "b1", "keys": ["k"]}]}, "has the subscription 'k' without a rate"),
+        ({"subscriptions": [{"key": "k", "bytes_per_s": -1}]}, "Expected `float` >= 0.0"),
+        ({"subscribers": [{"name": "s", "broker": "b1"}]}, "missing required field `home`|unknown field `broker`"),
+    ],
+)
+def test_homes_that_cannot_be_are_refused(homes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SnapshotError, match=message):
+        read_snapshot(with_change(homes=homes), "s.json")

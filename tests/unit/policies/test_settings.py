@@ -47,5 +47,5 @@ def test_thresholds_that_cannot_be_are_refused(wrong: dict[str, Any], message: s
 
 def test_policies_are_found_by_name() -> None:
     assert policy_named("dynamoth") is POLICIES["dynamoth"]
-    with pytest.raises(ConfigError, match="policy 'best' is not known; there are all-pairs, dynamoth, epulsar, hash"):
+    with pytest.raises(ConfigError, match="policy 'best' is not known; there are all-pairs, bad-groups, bad-ldm"):
         policy_named("best")

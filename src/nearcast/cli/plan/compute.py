@@ -53,7 +53,7 @@ def _settings(config: Path | None) -> LoopSettings:
 
 
 def _show(plan: Plan, against: list[str]) -> None:
-    print(f"{plan.policy}: {len(plan.steps)} topics would move")
+    print(f"{plan.policy}: {len(plan.steps)} topics would move, {len(plan.homes)} subscribers would get another home")
     if plan.steps:
         rows = [
             (
@@ -65,11 +65,19 @@ def _show(plan: Plan, against: list[str]) -> None:
             for step in plan.steps[:_SHOWN]
         ]
         print_table(("topic", "from", "to", "reason"), rows)
-        if len(plan.steps) > _SHOWN:
-            print(f"and {len(plan.steps) - _SHOWN} more; --json has them")
+        _say_more(len(plan.steps))
+    if plan.homes:
+        moved = [(step.subscriber, step.was, step.broker, step.reason) for step in plan.homes[:_SHOWN]]
+        print_table(("subscriber", "from", "to", "reason"), moved)
+        _say_more(len(plan.homes))
     if plan.rent:
         print(f"rents {plan.rent}")
     if plan.release:
         print(f"releases {', '.join(plan.release)}")
     for line in (*plan.reasons, *(f"would not be applied: {why}" for why in against)):
         print(line)
+
+
+def _say_more(count: int) -> None:
+    if count > _SHOWN:
+        print(f"and {count - _SHOWN} more; --json has them")

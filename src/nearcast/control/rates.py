@@ -1,0 +1,58 @@
+"""Bytes a second of many things, each over the last so many seconds: what comes in bursts counts evenly."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class MovingRates:
+    """Amounts are kept in slots of `slot_s`, for `window_s`; things are numbered from 0, and may come at any time.
+
+    The window should hold the longest period of what is counted, or rates come and go with it. Until it has passed
+    once, rates are over the time since the first slot began.
+    """
+
+    __slots__ = ("_begun", "_last", "_slot_s", "_sums")
+
+    def __init__(self, window_s: float, slot_s: float) -> None:
+        self._slot_s = slot_s
+        self._sums: Floats = np.zeros((max(1, round(window_s / slot_s)), 0))
+        self._begun: int | None = None
+        self._last = 0
+
+    def add(self, at_s: float, which: Ints, size_bytes: Floats) -> None:
+        """Of a thing that is named twice both count. What is older than the window is forgotten at once."""
+        slot = self._slot(at_s)
+        self._begun = slot if self._begun is None else min(self._begun, slot)
+        self._advance(slot)
+        if self._last - slot >= len(self._sums):
+            return
+        missing = int(which.max(initial=-1)) + 1 - self._sums.shape[1]
+        if missing > 0:
+            self._sums = np.concatenate((self._sums, np.zeros((len(self._sums), missing))), axis=1)
+        np.add.at(self._sums[slot % len(self._sums)], which, size_bytes)
+
+    def rates(self, now_s: float, count: int) -> Floats:
+        """Of the first `count` things, in bytes a second, up to now; 0 for those of which nothing was heard."""
+        self._advance(self._slot(now_s))
+        found = np.zeros(count)
+        if self._begun is None:
+            return found
+        slots = min(len(self._sums), self._last - self._begun + 1)
+        known = self._sums.sum(axis=0)[:count]
+        found[: len(known)] = known / (slots * self._slot_s)
+        return found
+
+    def _slot(self, at_s: float) -> int:
+        return math.floor(at_s / self._slot_s)
+
+    def _advance(self, slot: int) -> None:
+        for passed in range(max(self._last + 1, slot - len(self._sums) + 1), slot + 1):
+            self._sums[passed % len(self._sums)] = 0.0
+        self._last = max(self._last, slot)
