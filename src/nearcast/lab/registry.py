@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.experiment import Experiment
 from nearcast.lab.experiments import (
+    bad_groups,
     bad_prototype,
     bad_simulation,
     dynamoth_elasticity,
@@ -28,6 +29,7 @@ from nearcast.lab.experiments import (
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        bad_groups.EXPERIMENT,
         bad_prototype.EXPERIMENT,
         bad_simulation.EXPERIMENT,
         dynamoth_elasticity.EXPERIMENT,
