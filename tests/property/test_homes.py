@@ -18,6 +18,7 @@ from nearcast.policies.bad import least_loaded, migrate, most_similar
 from nearcast.policies.bad_spread import Spread
 from nearcast.policies.registry import POLICIES
 from nearcast.policies.settings import Balancing, Settings
+from tests.property import policy_fleets
 
 BALANCING = ("bad-groups", "bad-ldm", "bad-sdm", "bad-shuffle")
 KEYS = tuple(f"k{number}" for number in range(9))
@@ -165,9 +166,9 @@ def test_a_shuffle_is_only_made_for_a_lower_cov(
 
 
 @pytest.mark.parametrize("name", sorted(set(POLICIES) - set(BALANCING)))
-@given(fleet=fleets())
-def test_policies_for_topics_take_no_notice_of_homes(
-    name: str, fleet: tuple[Snapshot, Crowd, dict[str, float]]
-) -> None:
-    snapshot, _, _ = fleet
-    assert POLICIES[name](snapshot, Settings(), 5.0) == POLICIES[name](replace(snapshot, homes=None), Settings(), 5.0)
+@given(fleet=policy_fleets.fleets(), settings=policy_fleets.all_settings())
+def test_policies_for_topics_take_no_notice_of_homes(name: str, fleet: policy_fleets.Fleet, settings: Settings) -> None:
+    seen = policy_fleets.placed(fleet.snapshot())
+    crowd = {f"s{number}": (seen.brokers[0], ("k",)) for number in range(9)}
+    homed = replace(seen, homes=Homes.of(seen.brokers, crowd, {"k": 1e6}))
+    assert POLICIES[name](homed, settings, 5.0) == POLICIES[name](seen, settings, 5.0)

@@ -176,9 +176,9 @@ def _first_valid(spread: Spread, source: int, choose: Callable[[Ints], Ints], re
 
 
 def better(source: float, to: Floats, source_after: Floats, to_after: Floats) -> Bools:
-    """Valid, and either the larger of the two loads is lowered, or it stays and the other one is."""
+    """Either the larger of the two loads is lowered, or it stays and the other one is; so it is valid, too."""
     larger, smaller = np.maximum(source_after, to_after), np.minimum(source_after, to_after)
-    return np.asarray((to_after <= source) & ((larger < source) | ((larger == source) & (smaller < to))))
+    return np.asarray((larger < source) | ((larger == source) & (smaller < to)))
 
 
 def _shown(spread: Spread) -> str:
