@@ -114,7 +114,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
         (
             "[timing]",
             '[rebalance]\npolicy = "magic"\n[timing]',
-            "rebalance: .*'magic' is not known; there are all-pairs, dynamoth",
+            "rebalance: .*'magic' is not known; there are all-pairs, bad-groups",
         ),
         (
             "[timing]",
