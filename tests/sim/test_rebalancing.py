@@ -124,7 +124,7 @@ async def test_a_plan_of_what_is_no_more_is_refused(start_fleet: StartFleet) -> 
         assert f"topic {moved!r} has moved since the plan was made" in await refused(operator, shown.plan)
         assert "plan 99 is not known to this leader (known: 1)" in await refused(operator, 99)
         assert (
-            "'magic' is not known; there are all-pairs, dynamoth"
+            "'magic' is not known; there are all-pairs, bad-groups"
             in (await operator.rebalance("plan", policy="magic")).refused
         )
 

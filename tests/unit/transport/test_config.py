@@ -127,6 +127,11 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
             "rebalance.moves_per_hour is 0; it must be at least 1",
         ),
         ("[timing]", "[rebalance]\nhi_ratio = 1\n[timing]", "rebalance.hi_ratio is not known; one of at_once"),
+        (
+            "[timing]",
+            "[rebalance.balancing]\nalpha = -1.0\n[timing]",
+            "rebalance: balancing.alpha is -1.0; it must be 0 or more",
+        ),
         ("[timing]", "[rebalance]\nhigh_ratio = 0.1\n[timing]", "rebalance: .*each must be at most the next"),
         ('site = "paris"\n\n', "out_bytes_per_s = 0\n\n", r"broker\[1\].out_bytes_per_s is 0.0; expected a number"),
         ('site = "paris"\n\n', "out_bytes_per_s = nan\n\n", r"broker\[1\].out_bytes_per_s is nan; expected a number"),
