@@ -117,6 +117,7 @@ def draw_loads(runs: Mapping[str, Run], title: str, figure: "Figure") -> None:
         moves.bar(run.at_s / 60, small, width=0.15, color="tab:red", label="migrated")
         for at_s, count in zip(run.at_s[run.shuffled], run.moved[run.shuffled], strict=True):
             moves.axvline(at_s / 60, color="tab:purple", linestyle=":", label=f"shuffle: {count:,}")
+        moves.set_ylim(bottom=0.0)
         moves.set_xlabel("time (min)")
         moves.legend(fontsize="x-small", loc="upper right")
     panels[0, 0].set_ylabel("load (MB/s)")
@@ -134,7 +135,8 @@ def draw_measures(runs: Mapping[str, Run], title: str, figure: "Figure") -> None
         cov.plot(run.at_s / 60, run.cov, linewidth=1, label=label)
     load.set_ylabel("largest load (MB/s)")
     cov.set_ylabel("cov")
-    cov.set_ylim(0.0, 1.0)
+    # While the first few have subscribed cov is that of single subscribers: up to 2, and of no interest.
+    cov.set_ylim(0.0, 1.3 * max(float(np.median(run.cov[run.cov > 0.0])) for run in runs.values()))
     for each in (load, cov):
         each.set_xlabel("time (min)")
         each.legend(fontsize="x-small")
