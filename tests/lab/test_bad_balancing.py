@@ -1,6 +1,7 @@
 """Balancing subscribers at flow level: the claims of the paper's prototype and simulation, on a few seeds."""
 
 import numpy as np
+import pytest
 
 from nearcast.lab.balancing import Case, Run, play
 from nearcast.lab.experiment import RunSettings
@@ -16,7 +17,7 @@ def test_subscribers_who_come_with_nothing_all_go_to_the_least_loaded_broker_whi
     by_load, by_turns = play(Emergencies, (Case("least-loaded"), Case("round-robin")), TICK_S, END_S, 61)
     assert sorted(by_load.placed.tolist()) == [0, 0, 0, 0, 400]
     assert by_turns.placed.tolist() == [80] * 5
-    assert by_load.cov[-1] == 2.0
+    assert by_load.cov[-1] == pytest.approx(2.0)
     assert by_turns.cov[-1] < 0.2
 
 
@@ -35,8 +36,10 @@ def test_the_prototypes_claims_hold_on_a_few_seeds() -> None:
 
 
 def test_moving_alike_subscribers_together_saves_what_brokers_pull() -> None:
-    found = bad_groups.EXPERIMENT.run(RunSettings(mode="flow", seed=65, seeds=1))
-    assert [claim.statement for claim in found.claims if not claim.holds] == []
+    found = {row.policy: row for row in bad_groups.planned(65, shares=(0.9,))}
+    assert found["bad-groups"].pulled < 0.9 * found["bad-ldm"].pulled
+    assert found["bad-groups"].largest_load < found["bad-ldm"].largest_load < found["none"].largest_load
+    assert found["bad-groups"].cov <= 0.05
 
 
 def test_ten_thousand_subscribers_are_balanced_by_one_shuffle() -> None:

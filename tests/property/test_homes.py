@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from nearcast.control.verify import objections
@@ -166,6 +167,7 @@ def test_a_shuffle_is_only_made_for_a_lower_cov(
 
 
 @pytest.mark.parametrize("name", sorted(set(POLICIES) - set(BALANCING)))
+@examples(max_examples=30)
 @given(fleet=policy_fleets.fleets(), settings=policy_fleets.all_settings())
 def test_policies_for_topics_take_no_notice_of_homes(name: str, fleet: policy_fleets.Fleet, settings: Settings) -> None:
     seen = policy_fleets.placed(fleet.snapshot())

@@ -56,9 +56,9 @@ class PlanRow(NamedTuple):
     moves: int
 
 
-def planned(seed: int) -> list[PlanRow]:
+def planned(seed: int, shares: Sequence[float] = _SHARES) -> list[PlanRow]:
     rows = []
-    for share in _SHARES:
+    for share in shares:
         homes = communities(share, seed)
         sent = float(homes.weights().sum())
         seen = Snapshot.of([BrokerReport(name, 0.0, 0.0, 1e12) for name in BROKERS], {}, Ring(BROKERS), at_s=0.0)
