@@ -192,7 +192,9 @@ class ChannelAgent:
         keys = self._whole(channel, message)
         if keys is None:
             return []
-        in_turn = message.execution == channel.heard + 1
+        # A pipeline that has just started may know an old change of ours, and not what we added after that.
+        knows = message.session == self.teller.session and message.number >= self.teller.added
+        in_turn = knows and message.execution == channel.heard + 1
         channel.hears(message.execution, keys if in_turn else channel.keys)
         return self._work(now)
 

@@ -254,6 +254,8 @@ class ChannelSubscriber:
             if execution > self.position:
                 if result.previous > self.position:
                     if result.previous > result.floor:
+                        if message.mark:
+                            continue  # nothing follows on a mark
                         break
                     out.append(Miss(self.position, result.previous))
                 self.position = execution

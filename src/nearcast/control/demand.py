@@ -118,9 +118,10 @@ class Demand:
                     mine[broker].append(key)
         out = []
         for broker, found in mine.items():
+            agent = self._agents[broker]
             pieces = [tuple(found[at : at + MOST_READY]) for at in range(0, len(found), MOST_READY)] or [()]
             out += [
-                (broker, Committed(channel, execution, piece, url, number, len(pieces)))
+                (broker, Committed(channel, execution, piece, url, number, len(pieces), agent.session, agent.number))
                 for number, piece in enumerate(pieces, 1)
             ]
         return out

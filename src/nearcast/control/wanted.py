@@ -14,7 +14,7 @@ from nearcast.wire.channels import MOST_CHANGES, Known, Want, Wanted
 class Teller:
     """`session` must be higher than in earlier lives of the same agent; where it is not, it is corrected."""
 
-    __slots__ = ("_asked_s", "_changes", "_number", "_outstanding", "broker", "session", "timing", "wants")
+    __slots__ = ("_asked_s", "_changes", "_number", "_outstanding", "added", "broker", "session", "timing", "wants")
 
     def __init__(self, broker: str, session: int, timing: Timing) -> None:
         self.broker = broker
@@ -25,6 +25,7 @@ class Teller:
         self._number = 0  # the last change that was said
         self._outstanding: Wanted | None = None
         self._asked_s = -math.inf
+        self.added = 0  # the last change that added a key
 
     def want(self, key: str, want: Want) -> None:
         if self.wants.get(key) != want:
@@ -76,6 +77,8 @@ class Teller:
     def _next(self) -> Wanted:
         keys = list(self._changes)[:MOST_CHANGES]
         told = [(key, self._changes.pop(key)) for key in keys]
+        if any(isinstance(change, Want) for _, change in told):
+            self.added = self._number + 1
         self._number += 1  # also when nothing changed: a number stands for one content, whenever it arrives
         add = tuple(change for _, change in told if isinstance(change, Want))
         drop = tuple((key, change) for key, change in told if isinstance(change, float))

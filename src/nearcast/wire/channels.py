@@ -219,7 +219,10 @@ class Known(msgspec.Struct, frozen=True, tag=True):
 
 
 class Committed(msgspec.Struct, frozen=True, tag=True):
-    """An execution is committed, and has rows for these of the agent's keys; in so many `parts`."""
+    """An execution is committed, and has rows for these of the agent's keys; in so many `parts`.
+
+    Of keys that were added after change `number` of this session nothing is said.
+    """
 
     channel: str
     execution: int
@@ -227,6 +230,8 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
     url: str
     part: int = 1
     parts: int = 1
+    session: int = 0
+    number: int = 0
 
 
 class Rehome(msgspec.Struct, frozen=True, tag=True):

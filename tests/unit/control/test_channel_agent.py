@@ -72,29 +72,38 @@ def test_identical_subscriptions_are_told_of_once() -> None:
 
 def test_what_an_execution_has_is_pulled_in_one_question_and_published_once() -> None:
     machine = ready("ann", "bob")
-    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0)
+    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url", session=1, number=1), 1.0)
     assert asked == [Fetch("url", Pull("b1", "fires", ((FIRES.key, 10),)))]
     done = pulled(machine, asked, Pulled(11, ((FIRES.key, (result(11, 4),)),)))
     assert done == [Publish(Notice(FIRES.key, result(11, 4)))]
-    assert machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0) == [], "told twice"
+    assert machine.committed(Committed("fires", 11, (FIRES.key,), "url", session=1, number=1), 1.0) == [], "told twice"
 
 
 def test_an_execution_without_rows_for_us_is_not_asked_about() -> None:
     machine = ready("ann")
-    assert machine.committed(Committed("fires", 11, (), "url"), 1.0) == []
-    assert machine.committed(Committed("fires", 12, ("other",), "url"), 1.0) == []
+    assert machine.committed(Committed("fires", 11, (), "url", session=1, number=1), 1.0) == []
+    assert machine.committed(Committed("fires", 12, ("other",), "url", session=1, number=1), 1.0) == []
 
 
 def test_after_one_that_was_not_heard_of_everything_is_asked_about() -> None:
     machine = ready("ann")
-    (fetch,) = machine.committed(Committed("fires", 12, (), "url"), 1.0)
+    (fetch,) = machine.committed(Committed("fires", 12, (), "url", session=1, number=1), 1.0)
     assert isinstance(fetch, Fetch)
     assert fetch.pull.after == ((FIRES.key, 10),)
 
 
+def test_a_pipeline_that_does_not_know_of_a_key_is_not_believed_that_it_has_no_rows() -> None:
+    machine = ready("ann")
+    (said,) = wanted(follow(machine, "bob", Wish(FLOODS)))
+    known(machine, said, 10)
+    (fetch,) = machine.committed(Committed("fires", 11, (), "url", session=1, number=1), 1.0)
+    assert isinstance(fetch, Fetch)
+    assert fetch.pull.after == ((FIRES.key, 10), (FLOODS.key, 10))
+
+
 def test_who_lacks_something_gets_it_alone_and_from_what_is_kept() -> None:
     machine = ready("ann")
-    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0)
+    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url", session=1, number=1), 1.0)
     pulled(machine, asked, Pulled(11, ((FIRES.key, (result(11, 4),)),)))
     sent = to(follow(machine, "bob", Wish(FIRES, after=10), now=2.0), "bob")
     assert sent[1:] == [Notice(FIRES.key, result(11, 4))]
@@ -112,7 +121,7 @@ def test_what_is_not_kept_here_is_pulled_and_a_mark_ends_it() -> None:
 
 def test_a_question_that_failed_is_asked_again_later() -> None:
     machine = ready("ann")
-    (fetch,) = machine.committed(Committed("fires", 11, (FIRES.key,), "url"), 1.0)
+    (fetch,) = machine.committed(Committed("fires", 11, (FIRES.key,), "url", session=1, number=1), 1.0)
     assert isinstance(fetch, Fetch)
     machine.not_pulled(fetch.pull, 1.0)
     assert not [each for each in machine.tick(1.5) if isinstance(each, Fetch)]
@@ -150,7 +159,7 @@ def test_what_is_kept_is_bounded_and_the_newest_stay() -> None:
     (said,) = wanted(follow(machine, "ann", Wish(FIRES)))
     known(machine, said, 10)
     for execution in range(11, 31):
-        asked = machine.committed(Committed("fires", execution, (FIRES.key,), "url"), 1.0)
+        asked = machine.committed(Committed("fires", execution, (FIRES.key,), "url", session=1, number=1), 1.0)
         pulled(machine, asked, Pulled(execution, ((FIRES.key, (result(execution, execution - 1),)),)))
     assert machine.cached_bytes <= 1000
     assert [each.execution for each in machine.keys[FIRES.key].results][-1] == 30

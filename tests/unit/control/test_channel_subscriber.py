@@ -66,6 +66,12 @@ def test_a_mark_says_that_there_was_nothing() -> None:
     assert machine.position == 14
 
 
+def test_a_mark_that_does_not_fit_yet_holds_up_nothing() -> None:
+    machine = begun()
+    machine.notice(mark(14, 13), 1.0)
+    assert taken(machine.notice(notice(15, 9), 1.1)) == [15]
+
+
 def test_an_answer_says_that_there_was_nothing_only_after_what_it_was_asked_about() -> None:
     machine = begun()
     machine.following(following(15), "b1", 1.0)

@@ -126,8 +126,8 @@ def test_each_agent_is_told_which_of_its_keys_have_rows_and_also_that_none_has()
     told(machine, teller("b2", FLOODS))
     told(machine, teller("b3", FIRES, FLOODS))
     assert machine.committed("fires", 8, [FIRES.key], "url") == [
-        ("b1", Committed("fires", 8, (FIRES.key,), "url")),
-        ("b3", Committed("fires", 8, (FIRES.key,), "url")),
+        ("b1", Committed("fires", 8, (FIRES.key,), "url", session=1, number=1)),
+        ("b3", Committed("fires", 8, (FIRES.key,), "url", session=1, number=1)),
     ]
     assert [broker for broker, _ in machine.committed("floods", 4, [], "url")] == ["b2", "b3"]
 
