@@ -25,6 +25,8 @@ COMMANDS = {
     "rebalance": "rebalance.app:app",
     "dataset": "dataset.app:app",
     "feed": "feed.app:app",
+    "channel": "channel.app:app",
+    "procedure": "procedure.app:app",
     "pipeline": "pipeline.app:app",
     "subscription": "subscription.app:app",
     "lab": "lab.app:app",

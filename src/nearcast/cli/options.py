@@ -24,11 +24,21 @@ Site = Annotated[
 ]
 
 
-def parse_retain(text: str | None) -> float | None:
-    """Seconds, of `--retain`. Raises ConfigError."""
+def parse_seconds(option: str, text: str | None) -> float | None:
+    """Of an option like `--retain 24h`. Raises ConfigError."""
     if text is None:
         return None
     try:
         return float(text[:-1]) * _SECONDS[text[-1:]]
     except (ValueError, KeyError):
-        raise ConfigError(f"--retain is {text!r}; expected a number and s, m, h or d, like 24h") from None
+        raise ConfigError(f"{option} is {text!r}; expected a number and s, m, h or d, like 24h") from None
+
+
+def read_text(option: str, given: str) -> str:
+    """What was given, or what the file has that `@FILE` names. Raises ConfigError."""
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} {given}: {error}") from error

@@ -1,4 +1,4 @@
-"""Datasets and feeds by name, in the store, and what depends on what.
+"""Datasets, feeds, channels and procedures by name, in the store, and what depends on what.
 
 All of it is one value, changed by compare-and-set: a dataset cannot be dropped at the moment in which something that
 reads it is created. Names and queries are small; a value holds 1 MB.
@@ -13,8 +13,10 @@ from typing import TypeVar
 
 import msgspec
 
+from nearcast.domain.channel import Channel
 from nearcast.domain.dataset import Dataset, Feed
 from nearcast.domain.errors import CatalogRefused, Conflict, PipelineError, StoreError
+from nearcast.domain.procedure import Procedure
 from nearcast.store.store import ABSENT, MAX_VALUE_BYTES, Store
 
 BUCKET = "nearcast_pipeline"
@@ -22,18 +24,17 @@ BUCKET = "nearcast_pipeline"
 
 _KEY = "catalog"
 
-_Named = TypeVar("_Named", bound=Dataset | Feed)
+_Named = TypeVar("_Named", bound=Dataset | Feed | Channel | Procedure)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Of each kind by name, sorted. Changes make a new one, or raise CatalogRefused.
-
-    A further kind that reads datasets is a field more, and two lines in `readers`.
-    """
+    """Of each kind by name, sorted. Changes make a new one, or raise CatalogRefused."""
 
     datasets: tuple[Dataset, ...] = ()
     feeds: tuple[Feed, ...] = ()
+    channels: tuple[Channel, ...] = ()
+    procedures: tuple[Procedure, ...] = ()
 
     def dataset(self, name: str) -> Dataset:
         """Whatever the case of its letters, as in SQL. Raises CatalogRefused, with those there are."""
@@ -42,10 +43,23 @@ class Catalog:
     def feed(self, name: str) -> Feed:
         return _found("feed", self.feeds, name)
 
+    def channel(self, name: str) -> Channel:
+        return _found("channel", self.channels, name)
+
+    def procedure(self, name: str) -> Procedure:
+        return _found("procedure", self.procedures, name)
+
     def readers(self, dataset: str) -> tuple[str, ...]:
         """What would be left without its dataset: (`feed orders fills it`, `channel late reads it`)."""
         wanted = dataset.lower()
-        return tuple(f"feed {each.name} fills it" for each in self.feeds if each.dataset.lower() == wanted)
+        feeds = [f"feed {each.name} fills it" for each in self.feeds if each.dataset.lower() == wanted]
+        reading = [each.name for each in self.channels if wanted in map(str.lower, each.datasets)]
+        using = [each.name for each in self.procedures if wanted in map(str.lower, (*each.datasets, each.target or ""))]
+        return (
+            *feeds,
+            *(f"channel {name} reads it" for name in reading),
+            *(f"procedure {name} uses it" for name in using),
+        )
 
     def with_dataset(self, dataset: Dataset) -> Catalog:
         return replace(self, datasets=_added("dataset", self.datasets, dataset))
@@ -63,6 +77,24 @@ class Catalog:
     def without_feed(self, name: str) -> Catalog:
         gone = self.feed(name)
         return replace(self, feeds=tuple(each for each in self.feeds if each != gone))
+
+    def with_channel(self, channel: Channel) -> Catalog:
+        """Raises CatalogRefused also when a dataset that it reads is gone, since it was tried out."""
+        read = tuple(self.dataset(name).name for name in channel.datasets)
+        return replace(self, channels=_added("channel", self.channels, replace(channel, datasets=read)))
+
+    def without_channel(self, name: str) -> Catalog:
+        gone = self.channel(name)
+        return replace(self, channels=tuple(each for each in self.channels if each != gone))
+
+    def with_procedure(self, procedure: Procedure) -> Catalog:
+        for name in (*procedure.datasets, *filter(None, [procedure.target])):
+            self.dataset(name)
+        return replace(self, procedures=_added("procedure", self.procedures, procedure))
+
+    def without_procedure(self, name: str) -> Catalog:
+        gone = self.procedure(name)
+        return replace(self, procedures=tuple(each for each in self.procedures if each != gone))
 
 
 class CatalogStore:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearcast.client import open_client
+from nearcast.domain.channel import Channel
 from nearcast.domain.dataset import Dataset, Feed
 from nearcast.domain.errors import ConfigError, FleetError, LeaseLost, NearcastError, StoreDown
+from nearcast.domain.procedure import Procedure
 from nearcast.pipeline.catalog import Catalog, CatalogStore
 from nearcast.pipeline.feeds import run_feed
 from nearcast.pipeline.file_source import FileSource
@@ -32,6 +34,8 @@ from nearcast.transport.config import Config
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from nearcast.pipeline.channels import ChannelRunner
+
 Work = Callable[[], Awaitable[None]]
 """Runs until it is cancelled; what it raises is told, and it is called again."""
 
@@ -39,6 +43,8 @@ _LEASE = "pipeline"
 _LEASE_S = 5.0
 _REST_S = 2.0
 _TEND_S = 5.0
+_CLEAN_S = 60.0
+_KEEP_RESULTS_S = 86_400.0  # how long a subscriber may be away and still get everything
 
 
 @dataclass
@@ -55,6 +61,7 @@ class Pipeline:
     clock: Clock = field(default_factory=SystemClock)
     leading: asyncio.Event = field(default_factory=asyncio.Event)
     _tables: dict[str, Table] = field(default_factory=dict)
+    _runners: dict[str, "ChannelRunner"] = field(default_factory=dict)
     _inlets: dict[str, HttpSource] = field(default_factory=dict)
     _failed: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -62,8 +69,12 @@ class Pipeline:
         """Everything that is to run for this catalog, by a name that changes when what runs is another."""
         feeds = {each.work: partial(self._feed, each, catalog) for each in catalog.feeds}
         tables = {f"dataset {each.name} {each.id}": partial(self._tend, each) for each in catalog.datasets}
+        channels = {each.work: partial(self._channel, each, catalog) for each in catalog.channels}
+        channels |= {f"{each.work} care": partial(self._tend_channel, each, catalog) for each in catalog.channels}
+        regular = [each for each in catalog.procedures if each.period_s is not None]
+        procedures = {each.work: partial(self._procedure, each, catalog) for each in regular}
         web = any(parse_source(each.source)[0] == HTTP for each in catalog.feeds)
-        return {**feeds, **tables, **({"http": self._serve} if web else {})}
+        return {**feeds, **tables, **channels, **procedures, **({"http": self._serve} if web else {})}
 
     def table(self, dataset: Dataset) -> Table:
         """The one object for this table: its pins are known to who removes files."""
@@ -177,6 +188,38 @@ class Pipeline:
             host, port = listening.getsockname()[:2]
             _say(f"feeds from http: POST http://{host}:{port}/feeds/NAME")
             await serve(self._inlets, listening)
+
+    async def _channel(self, channel: Channel, catalog: Catalog) -> None:
+        from nearcast.pipeline.channels import run_channel  # noqa: PLC0415  # needs what comes with Spark
+
+        await run_channel(self._runner(channel, catalog), clock=self.clock)
+
+    async def _tend_channel(self, channel: Channel, catalog: Catalog) -> None:
+        """What keeps its results and its table of subscriptions small."""
+        runner = self._runner(channel, catalog)
+        await runner.create()
+        while True:
+            await self.clock.sleep(_CLEAN_S)
+            await tend(self.spark, runner.subscriptions, self.care, clock=self.clock)
+            await runner.clean(_KEEP_RESULTS_S)
+
+    async def _procedure(self, procedure: Procedure, catalog: Catalog) -> None:
+        from nearcast.pipeline.procedures import ProcedureRunner, run_procedure  # noqa: PLC0415  # as above
+
+        names = {*procedure.datasets, *filter(None, [procedure.target])}
+        tables = {name: self.table(catalog.dataset(name)) for name in sorted(names)}
+        runner = ProcedureRunner(self.store, procedure, tables, spark=self.spark, clock=self.clock)
+        await run_procedure(runner, self.clock)
+
+    def _runner(self, channel: Channel, catalog: Catalog) -> "ChannelRunner":
+        """The one object for this channel, as for tables."""
+        from nearcast.pipeline.channels import ChannelRunner  # noqa: PLC0415  # needs what comes with Spark
+
+        if channel.id not in self._runners:
+            tables = {name: self.table(catalog.dataset(name)) for name in channel.datasets}
+            runner = ChannelRunner(self.store, self.folder, channel, tables, spark=self.spark, clock=self.clock)
+            self._runners[channel.id] = runner
+        return self._runners[channel.id]
 
     async def _tend(self, dataset: Dataset) -> None:
         table = self.table(dataset)

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nearcast.domain.dataset import Dataset
-from nearcast.domain.errors import Conflict, StoreDown, StoreError, TableGone
+from nearcast.domain.errors import Conflict, StoreError, TableGone
 from nearcast.pipeline import frames
 from nearcast.pipeline.files import read_manifest, remove_files, remove_folder, write_manifest
 from nearcast.pipeline.manifest import RECORDS, REJECTED, DataFile, Manifest
+from nearcast.pipeline.pointer import put_surely
 from nearcast.store.store import ABSENT, Store
 from nearcast.transport.clock import Clock, SystemClock
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 _KEYS = "table/"
 _HOLDS = "hold/"
-_RETRY_S = 0.2
 
 in_thread = asyncio.to_thread
 
@@ -249,20 +249,7 @@ class Table:
             return changed
 
     async def _put(self, pointer: _Pointer, expected: int) -> None:
-        """Until it is known whether it was written. Raises Conflict when it was not."""
-        value = msgspec.json.encode(pointer)
-        while True:
-            try:
-                await self._store.put(self._key, value, expected)
-            except StoreDown:
-                await self._clock.sleep(_RETRY_S)
-            except Conflict:
-                entry = await self._store.get(self._key)
-                if entry is None or entry.value != value:  # else ours: a write whose answer was lost
-                    raise
-                return
-            else:
-                return
+        await put_surely(self._store, self._clock, self._key, msgspec.json.encode(pointer), expected)
 
     async def _write(self, manifest: Manifest) -> str:
         name = f"{manifest.version:010d}-{secrets.token_hex(6)}.json"

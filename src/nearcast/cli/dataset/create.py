@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import pipeline_store_of
-from nearcast.cli.options import AsJson, ConfigFile, parse_retain
+from nearcast.cli.options import AsJson, ConfigFile, parse_seconds
 from nearcast.cli.output import print_json
 from nearcast.domain.dataset import FORMATS, Dataset
 from nearcast.domain.schema import parse_schema
@@ -34,7 +34,15 @@ def create_dataset(
     as_json: AsJson = False,
 ) -> None:
     """Create an empty dataset; a feed fills it, or `dataset load`."""
-    new = Dataset(name, secrets.token_hex(4), parse_schema(schema), key, file_format, parse_retain(retain), time.time())
+    new = Dataset(
+        name,
+        secrets.token_hex(4),
+        parse_schema(schema),
+        key,
+        file_format,
+        parse_seconds("--retain", retain),
+        time.time(),
+    )
     raise typer.Exit(run(_create(load_config(config), new, as_json)))
 
 

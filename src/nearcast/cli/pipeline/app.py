@@ -4,7 +4,7 @@ import typer
 
 from nearcast.cli.pipeline.run import run_pipeline
 
-app = typer.Typer(help="Run feeds into datasets.", no_args_is_help=True)
+app = typer.Typer(help="Run feeds into datasets, and channels.", no_args_is_help=True)
 app.command("run")(run_pipeline)
 
 

@@ -32,7 +32,7 @@ def run_pipeline(
     ] = "127.0.0.1:8780",
     config: ConfigFile = None,
 ) -> None:
-    """Run all feeds, until it is stopped. Any number may run; one leads, the others wait.
+    """Run all feeds and channels, until it is stopped. Any number may run; one leads, the others wait.
 
     Prints one JSON line when Spark is up, and one when it leads. Nothing is lost or doubled when it is killed: the next
     one goes on from the last commit.

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import operator_of
-from nearcast.cli.options import AsJson, ConfigFile, parse_retain
+from nearcast.cli.options import AsJson, ConfigFile, parse_seconds
 from nearcast.cli.output import print_json
 from nearcast.domain.log import LogSpec
 from nearcast.domain.slo import Slo
@@ -42,7 +42,7 @@ def set_topic(
     validate_topic(topic)
     if slo is None and not persistent:
         raise typer.BadParameter("nothing to set: give --slo PROMISE, or --persistent")
-    spec = LogSpec(replicas, parse_retain(retain), retain_bytes, retain_messages) if persistent else None
+    spec = LogSpec(replicas, parse_seconds("--retain", retain), retain_bytes, retain_messages) if persistent else None
     if spec is not None and quorum is not None:
         spec.must_be_quorum(quorum)
     wanted = None if slo in {_NONE, None} else Slo.parse(slo or "")

@@ -1,0 +1,1 @@
+"""`nearcast channel`: questions that people subscribe to."""

@@ -1,0 +1,1 @@
+"""`nearcast procedure`: statements over datasets, run once or again and again."""

@@ -1,0 +1,316 @@
+"""Channels at work: every execution one Spark job over all subscriptions, committed by one compare-and-set.
+
+An execution reads what its windows say: versions of datasets, pinned when it begins and written with it. Whoever is
+killed before the commit has changed nothing, and the next execution has the same window, or a longer one. Of two
+processes that run one channel, one loses the compare-and-set, and nothing of it is seen.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+from nearcast.domain.channel import Channel, ChannelSpec, Subscription, SubscriptionKey
+from nearcast.domain.dataset import Dataset
+from nearcast.domain.errors import ChannelError
+from nearcast.domain.execution import RECENT, Execution, Failure, Progress, Schedule, Window
+from nearcast.pipeline import answers, frames
+from nearcast.pipeline.files import sync
+from nearcast.pipeline.pointer import put_surely
+from nearcast.pipeline.progress import (
+    PARAMETER,
+    begin,
+    folder_of,
+    key_of,
+    progress_of,
+    read_progress,
+    subscriptions_table,
+)
+from nearcast.pipeline.results import Results, Written, read_last, remove_results, write_last, write_results
+from nearcast.pipeline.sample import Source, few
+from nearcast.pipeline.sql import KEY, PARAMETERS, Compiler
+from nearcast.pipeline.sql_reading import BEFORE, NOW
+from nearcast.pipeline.tables import Snapshot, Table, in_thread
+from nearcast.pipeline.trial import tried
+from nearcast.store.store import Store
+from nearcast.transport.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOOK_S = 0.05  # how often a continuous channel looks for commits
+_REST_S = 1.0
+_PARTITIONS, _PER_CORE = "spark.sql.shuffle.partitions", 4
+
+_older = msgspec.json.Decoder(tuple[str, tuple[Execution, ...]])
+
+
+def checked(spark: "SparkSession", spec: ChannelSpec, datasets: Collection[Dataset], at_s: float) -> Channel:
+    """A channel that does what its query says, with an id of its own. Blocks; raises ChannelError."""
+    named = {each.name.lower(): each for each in datasets}
+    try:
+        compiler = Compiler(spec.query, spec.parameters, [each.name for each in datasets])
+        sources = {name: Source(str(each.schema), each.key) for name, each in named.items()}
+        trial = tried(spark, compiler, spec.parameters, sources)
+    except ChannelError as error:
+        raise ChannelError(f"channel {spec.name}: {error}") from error
+    read = tuple(named[name].name for name in compiler.datasets)
+    bound = tuple(sorted(trial.bound))
+    return Channel(secrets.token_hex(6), spec, read, trial.columns, bound, trial.warnings, at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What one execution reads."""
+
+    number: int
+    at_s: float
+    before_s: float
+    windows: Mapping[str, Window]
+    datasets: Mapping[str, Snapshot]
+    subscriptions: Snapshot
+
+
+class ChannelRunner:
+    """One channel in one process. `tables`: of the datasets that it reads, by name.
+
+    Every method raises StoreDown when the store cannot be reached.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        channel: Channel,
+        tables: Mapping[str, Table],
+        *,
+        spark: "SparkSession",
+        clock: Clock | None = None,
+    ) -> None:
+        self.channel = channel
+        self.folder = folder_of(folder, channel)
+        self.results = Results(self.folder)
+        self._clock = clock or SystemClock()
+        self.subscriptions = subscriptions_table(store, folder, channel, self._clock)
+        self._store = store
+        self._tables = dict(tables)
+        self._last: dict[str, int] | None = None
+        self._done = 0  # the execution after which it is so
+        self._changing = asyncio.Lock()
+        self._spark = spark
+        self._session: SparkSession | None = None
+        self._plan = ""
+        spec = channel.spec
+        compiler = Compiler(spec.query, spec.parameters, channel.datasets)
+        self._compiled = compiler.compiled(channel.columns, frozenset(channel.bound))
+
+    async def create(self) -> None:
+        """What is in the datasets now will not be new for it. Does nothing when it has begun already."""
+        await self.subscriptions.create()
+        await begin(self._store, self.channel, self._tables)
+
+    # Subscriptions
+
+    async def subscribe(self, new: Collection[Subscription]) -> None:
+        """From the next execution on. Identical ones are one."""
+        await self._subscribed({each.key: each for each in new}, active=True)
+
+    async def unsubscribe(self, gone: Collection[Subscription]) -> None:
+        await self._subscribed({each.key: each for each in gone}, active=False)
+
+    async def _subscribed(self, which: Mapping[SubscriptionKey, Subscription], *, active: bool) -> None:
+        parameters = self.channel.spec.parameters
+        schema = ", ".join(f"{each.name} {each.type}" for each in self.subscriptions.dataset.schema.columns)
+
+        def frame() -> "DataFrame":
+            rows = []
+            for key, each in which.items():
+                values = dict(each.values)
+                rows.append((key, active, *(answers.literal(one.type, values[one.name]) for one in parameters)))
+            return few(self._spark, rows, schema)
+
+        await self.subscriptions.append(await in_thread(frame))
+
+    # Executions
+
+    async def progress(self) -> Progress:
+        """Raises ChannelError when the channel has been dropped."""
+        return await progress_of(self._store, self.channel)
+
+    async def changed(self) -> bool:
+        """Whether a dataset of which what is new is asked for has had a commit since the last execution."""
+        done = (await self.progress()).last.windows
+        for name, table in self._tables.items():
+            asked = name.lower() in self._compiled.asked_new or not self._compiled.asked_new
+            if asked and (name not in done or (await table.head()).version > done[name].until):
+                return True
+        return False
+
+    async def execute(self, late_s: float = 0.0) -> Execution | Failure:
+        """The next one, committed; or why it came to nothing, which is written down too.
+
+        Raises Conflict when another process has run the channel meanwhile: then nothing of this is seen.
+        """
+        async with self._changing:
+            return await self._execute(late_s)
+
+    async def _execute(self, late_s: float) -> Execution | Failure:
+        progress, revision = await read_progress(self._store, self.channel)
+        if self._last is None or self._done != progress.last.number:  # another process has run it
+            self._last = await self._all_last(progress)
+        began_s, at_s = self._clock.now(), self._clock.wall()
+        async with AsyncExitStack() as pins:
+            pinned = {name: await pins.enter_async_context(table.pinned()) for name, table in self._tables.items()}
+            asked = await pins.enter_async_context(self.subscriptions.pinned())
+            windows = progress.windows({name: snapshot.version for name, snapshot in pinned.items()})
+            number = progress.last.number + 1
+            read = _Reading(number, at_s, progress.last.at_s, windows, pinned, asked)
+            try:
+                written = await in_thread(self._run, read, self._last)
+            except (ConnectionError, Py4JNetworkError):
+                raise  # Spark is gone: nobody's query failed
+            except Exception as error:  # noqa: BLE001  # whatever it is: the channel goes on, and its users are told
+                took_s = self._clock.now() - began_s
+                failure = Failure(at_s, answers.refusal(error, self._compiled.joined), windows, took_s)
+                await self._commit(progress.failed(failure), revision)
+                return failure
+            execution = Execution(
+                number=number,
+                at_s=at_s,
+                windows=windows,
+                subscriptions=asked.version,
+                path=written.path,
+                rows=written.rows,
+                keys=len(written.keys),
+                took_s=round(self._clock.now() - began_s, 4),
+                late_s=round(late_s, 4),
+            )
+            last = {**self._last, **dict.fromkeys(written.keys, number)}
+            await self._commit(await self._shortened(progress.committed(execution, self._plan), last), revision)
+        self._last = last
+        self._done = number
+        for name, window in windows.items():
+            if window.until > window.after:
+                await self._tables[name].hold(self.channel.work, window.until)
+        return execution
+
+    async def executions(self, after: int) -> tuple[Execution, ...]:
+        """Those with a number above `after`, the oldest first, as far as their results are kept."""
+        progress = await self.progress()
+        found, older, after = progress.executions, progress.older, max(after, progress.floor)
+        while older and found[0].number > after + 1:
+            earlier, older = await in_thread(self._read_older, older)
+            found = (*earlier, *found)
+        return tuple(each for each in found if each.number > after)
+
+    async def clean(self, keep_s: float) -> None:
+        """Removes results that are older than `keep_s`, and what killed executions left. Those of the last one stay."""
+        async with self._changing:
+            progress, revision = await read_progress(self._store, self.channel)
+            kept, before_s = await self.executions(0), self._clock.wall() - keep_s
+            old = [each.number for each in kept[:-1] if each.at_s < before_s]
+            if old:
+                await self._commit(progress.expired(old[-1]), revision)
+            named = {each.path for each in kept[len(old) :]}
+            await in_thread(remove_results, self.folder, named, progress.last.number)
+
+    # Within
+
+    def _run(self, read: _Reading, last: Mapping[str, int]) -> Written:
+        """In a thread."""
+        if self._session is None:
+            self._session = _session(self._spark)
+        session = self._session
+        for name, snapshot in read.datasets.items():
+            after = read.windows[name].after
+            everything = snapshot.frame(session)
+            marked = everything.selectExpr("*", f"{frames.VERSION} > {after} AS __new")
+            hidden = (frames.VERSION, frames.AT)
+            new = snapshot.added(session, after) if name.lower() in self._compiled.asked_new else everything
+            answers.show(name.lower(), everything.drop(*hidden), new.drop(*hidden), marked.drop(*hidden))
+        columns = [f"{PARAMETER}{each.name} AS __{each.name}" for each in self.channel.spec.parameters]
+        asked = read.subscriptions.frame(session).where("active").selectExpr(f"key AS {KEY}", *columns)
+        asked.createOrReplaceTempView(PARAMETERS)
+        times = {NOW: _time(read.at_s), BEFORE: _time(read.before_s)}
+        found = answers.joined(session, self._compiled, times, asked, session.sparkContext.defaultParallelism)
+        written = write_results(self.folder, read.number, found, last)
+        self._plan = answers.plan(session, self._compiled)
+        return written
+
+    async def _commit(self, progress: Progress, revision: int) -> None:
+        await put_surely(self._store, self._clock, key_of(self.channel), msgspec.json.encode(progress), revision)
+
+    # Executions that were put aside
+
+    async def _shortened(self, progress: Progress, last: Mapping[str, int]) -> Progress:
+        if not progress.full:
+            return progress
+        older, keys = (f"{kind}-{progress.last.number:010d}-{secrets.token_hex(6)}" for kind in ("executions", "keys"))
+        value = msgspec.json.encode((progress.older, progress.executions[:RECENT]))
+        await in_thread(self._write_older, older, value, keys, last)
+        return progress.put_aside(older, keys)
+
+    def _write_older(self, older: str, value: bytes, keys: str, last: Mapping[str, int]) -> None:
+        write_last(self.folder, keys, last)
+        (self.folder / older).write_bytes(value)
+        sync(self.folder)
+
+    def _read_older(self, name: str) -> tuple[tuple[Execution, ...], str]:
+        older, executions = _older.decode((self.folder / name).read_bytes())
+        return executions, older
+
+    async def _all_last(self, progress: Progress) -> dict[str, int]:
+        """The newest execution with rows, by key; not those whose results were removed before a restart."""
+        known = progress.keys
+        last = {} if known is None else await in_thread(read_last, self.folder, known.path)
+        after = max(progress.floor, 0 if known is None else known.after)
+        for execution in progress.executions:
+            if execution.number > after:
+                await in_thread(self.results.update_last, execution, last)
+        return last
+
+
+async def run_channel(
+    runner: ChannelRunner, done: Callable[[Execution], Awaitable[None]] | None = None, clock: Clock | None = None
+) -> None:
+    """For ever; `done` is called after every commit.
+
+    Raises StoreDown, ChannelError when the channel was dropped, and Conflict when another process has run it.
+    """
+    clock, period_s = clock or SystemClock(), runner.channel.spec.period_s
+    await runner.create()
+    if period_s is None:
+        while True:
+            if not await runner.changed():
+                await clock.sleep(_LOOK_S)
+            elif isinstance(found := await runner.execute(), Failure):
+                await clock.sleep(_REST_S)
+            elif done is not None:
+                await done(found)
+    schedule = Schedule((await runner.progress()).last.at_s + period_s, period_s)
+    while True:
+        await clock.sleep(max(0.0, schedule.due_s - clock.wall()))
+        late_s, schedule = schedule.begun(clock.wall())
+        found = await runner.execute(late_s)
+        if isinstance(found, Execution) and done is not None:
+            await done(found)
+
+
+def _session(spark: "SparkSession") -> "SparkSession":
+    """With views of its own, and as many partitions as this Spark can work on, unless it was told otherwise."""
+    session, context = spark.newSession(), spark.sparkContext
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # which others read as UTC
+    if not context.getConf().contains(_PARTITIONS):
+        session.conf.set(_PARTITIONS, str(_PER_CORE * context.defaultParallelism))
+    return session
+
+
+def _time(at_s: float) -> datetime:
+    return datetime.fromtimestamp(at_s, UTC)

@@ -1,0 +1,42 @@
+"""Windows that follow each other, and executions that are late."""
+
+import pytest
+
+from nearcast.domain.execution import RECENT, Execution, Failure, Keys, Progress, Schedule, Window
+
+CREATED = Progress((Execution(0, 100.0, {"reports": Window(7, 7)}),))
+
+
+def test_what_was_there_when_the_channel_was_created_is_not_new() -> None:
+    assert CREATED.windows({"reports": 7}) == {"reports": Window(7, 7)}
+    assert CREATED.windows({"reports": 9}) == {"reports": Window(7, 9)}
+
+
+def test_every_window_begins_where_the_one_before_ended_and_a_failed_one_is_not_used_up() -> None:
+    first = CREATED.committed(Execution(1, 110.0, CREATED.windows({"reports": 9})))
+    failed = first.failed(Failure(120.0, "no memory", first.windows({"reports": 12})))
+    assert failed.windows({"reports": 13}) == {"reports": Window(9, 13)}
+    assert failed.last.number == 1
+    assert failed.failures[-1].reason == "no memory"
+    with pytest.raises(ValueError, match="execution 3 after 1"):
+        failed.committed(Execution(3, 130.0))
+
+
+def test_old_executions_are_put_aside_and_numbers_go_on() -> None:
+    progress = CREATED
+    for number in range(1, 2 * RECENT):
+        assert not progress.full
+        progress = progress.committed(Execution(number, 100.0 + number))
+    assert progress.full
+    shorter = progress.put_aside("older", "keys").expired(5)
+    assert [each.number for each in shorter.executions] == list(range(RECENT, 2 * RECENT))
+    assert (shorter.older, shorter.keys, shorter.floor) == ("older", Keys("keys", 2 * RECENT - 1), 5)
+
+
+def test_an_execution_that_outlasts_its_period_delays_the_next() -> None:
+    late_s, then = Schedule(100.0, 10.0).begun(100.0)
+    assert (late_s, then.due_s) == (0.0, 110.0)
+    late_s, then = then.begun(114.0)
+    assert (late_s, then.due_s) == (4.0, 120.0)
+    late_s, then = then.begun(151.0)
+    assert (late_s, then.due_s) == (31.0, 161.0)
