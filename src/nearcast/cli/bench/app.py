@@ -3,6 +3,7 @@
 import typer
 
 from nearcast.cli.bench.broker import bench_broker
+from nearcast.cli.bench.channel import bench_channel
 from nearcast.cli.bench.client import bench_client
 from nearcast.cli.bench.feed import bench_feed
 from nearcast.cli.bench.forward import bench_forward
@@ -12,6 +13,7 @@ from nearcast.cli.bench.wan import bench_wan
 
 app = typer.Typer(help="Measure parts of nearcast on this machine.", no_args_is_help=True)
 app.command("broker")(bench_broker)
+app.command("channel")(bench_channel)
 app.command("client")(bench_client)
 app.command("feed")(bench_feed)
 app.command("forward")(bench_forward)
