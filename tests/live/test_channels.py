@@ -1,5 +1,6 @@
 """Channels by the command line, on a real fleet with a real pipeline."""
 
+import asyncio
 import json
 import signal
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.client import open_client
 from tests.live.conftest import Fleet
 
 SPARK = ("--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1")
@@ -24,7 +26,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         fleet.stop()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_a_channel_is_created_runs_is_explained_and_dropped(fleet: Fleet, tmp_path: Path) -> None:
     assert fleet.run("channel", "list").out.startswith("There is no channel yet")
     assert fleet.run("dataset", "create", "reports", "--schema", "id INT, kind STRING").code == 0
@@ -54,11 +56,11 @@ def test_a_channel_is_created_runs_is_explained_and_dropped(fleet: Fleet, tmp_pa
 
     process = fleet.start("pipeline", "run", *SPARK)
     try:
-        (tmp_path / "in" / "1.jsonl").write_text(json.dumps({"id": 1, "kind": "fire"}))
+        told = asyncio.run(subscribed(fleet, tmp_path / "in"))
         until_s = time.monotonic() + 120
         while True:
             shown = fleet.run("channel", "explain", "fires", "--json").json
-            if len(shown["last"]) > 2 and shown["last"][-1]["windows"]["reports"]["until"] == 1:
+            if len(shown["last"]) > 2 and shown["last"][-1]["windows"]["reports"]["until"] == 2:
                 break
             assert time.monotonic() < until_s, (shown, process.poll())
             time.sleep(0.2)
@@ -66,6 +68,7 @@ def test_a_channel_is_created_runs_is_explained_and_dropped(fleet: Fleet, tmp_pa
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, (out, err)
+    assert told == [[{"id": 1, "kind": "fire"}], [{"id": 3, "kind": "fire"}]]
     assert shown["failed"] == []
     windows = [each["windows"]["reports"] for each in shown["last"]]
     assert [each["after"] for each in windows[1:]] == [each["until"] for each in windows[:-1]]
@@ -76,3 +79,17 @@ def test_a_channel_is_created_runs_is_explained_and_dropped(fleet: Fleet, tmp_pa
     assert fleet.run("channel", "drop", "fires").code == 0
     assert fleet.run("feed", "drop", "reports").code == 0
     assert fleet.run("dataset", "drop", "reports").code == 0
+
+
+async def subscribed(fleet: Fleet, folder: Path) -> list[list[dict[str, object]]]:
+    """What a subscriber to fires is told of two files, the second of which comes when the first was told."""
+    told = []
+    files = ([{"id": 1, "kind": "fire"}, {"id": 2, "kind": "flood"}], [{"id": 3, "kind": "fire"}])
+    async with asyncio.timeout(240), open_client(fleet.config) as client:
+        subscription = await client.subscribe_channel("fires", {"kind": "fire"}, timeout_s=180)
+        for number, records in enumerate(files):
+            (folder / f"{number}.part").write_text("\n".join(map(json.dumps, records)))
+            (folder / f"{number}.part").rename(folder / f"{number}.jsonl")
+            told.append([dict(row) for row in (await anext(aiter(subscription))).rows])
+        subscription.unsubscribe()
+    return told

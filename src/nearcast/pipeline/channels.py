@@ -111,6 +111,10 @@ class ChannelRunner:
         compiler = Compiler(spec.query, spec.parameters, channel.datasets)
         self._compiled = compiler.compiled(channel.columns, frozenset(channel.bound))
 
+    @property
+    def spec(self) -> ChannelSpec:
+        return self.channel.spec
+
     async def create(self) -> None:
         """What is in the datasets now will not be new for it. Does nothing when it has begun already."""
         await self.subscriptions.create()

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nearcast.brokers.connect import connector
 from nearcast.client import open_client
 from nearcast.domain.channel import Channel
 from nearcast.domain.dataset import Dataset, Feed
@@ -29,7 +30,7 @@ from nearcast.pipeline.tables import Table
 from nearcast.pipeline.topic_source import TopicSource
 from nearcast.store.store import Store
 from nearcast.transport.clock import Clock, SystemClock
-from nearcast.transport.config import Config
+from nearcast.transport.config import BUS, Config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,8 @@ class Pipeline:
     _tables: dict[str, Table] = field(default_factory=dict)
     _runners: dict[str, "ChannelRunner"] = field(default_factory=dict)
     _inlets: dict[str, HttpSource] = field(default_factory=dict)
+    _catalog: Catalog = field(default_factory=Catalog)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _failed: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def works(self, catalog: Catalog) -> Mapping[str, Work]:
@@ -73,8 +76,10 @@ class Pipeline:
         channels |= {f"{each.work} care": partial(self._tend_channel, each, catalog) for each in catalog.channels}
         regular = [each for each in catalog.procedures if each.period_s is not None]
         procedures = {each.work: partial(self._procedure, each, catalog) for each in regular}
-        web = any(parse_source(each.source)[0] == HTTP for each in catalog.feeds)
-        return {**feeds, **tables, **channels, **procedures, **({"http": self._serve} if web else {})}
+        others = {"delivery": self._deliver} if catalog.channels else {}
+        if any(parse_source(each.source)[0] == HTTP for each in catalog.feeds):
+            others["http"] = self._serve
+        return {**feeds, **tables, **channels, **procedures, **others}
 
     def table(self, dataset: Dataset) -> Table:
         """The one object for this table: its pins are known to who removes files."""
@@ -135,6 +140,8 @@ class Pipeline:
         catalogs = CatalogStore(self.store)
         async with asyncio.TaskGroup() as tasks, aclosing(catalogs.watch()) as changes:
             async for catalog in changes:
+                self._catalog = catalog
+                self._changed.set()
                 wanted = self.works(catalog)
                 for name in [name for name in running if name not in wanted]:
                     running.pop(name).cancel()
@@ -202,6 +209,27 @@ class Pipeline:
             await self.clock.sleep(_CLEAN_S)
             await tend(self.spark, runner.subscriptions, self.care, clock=self.clock)
             await runner.clean(_KEEP_RESULTS_S)
+
+    async def _deliver(self) -> None:
+        """Results to the agents of those who subscribe, while there are channels."""
+        try:
+            from nearcast.pipeline.delivery import Delivery  # noqa: PLC0415  # an extra
+            from nearcast.pipeline.web import serving  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigError("subscriptions need a web server: pip install 'nearcast[web]'") from error
+        config = self.config
+        connect = connector(config.endpoints(), name=self.name)
+        delivery = Delivery(
+            connect, self.store, bus=BUS, dialect=config.dialect, clock=self.clock, timing=config.timing
+        )
+        async with serving(delivery.routes) as url, delivery.running(url):
+            while True:
+                self._changed.clear()
+                runners = [self._runner(each, self._catalog) for each in self._catalog.channels]
+                for each in runners:
+                    await each.create()
+                await delivery.update(runners)
+                await self._changed.wait()
 
     async def _procedure(self, procedure: Procedure, catalog: Catalog) -> None:
         from nearcast.pipeline.procedures import ProcedureRunner, run_procedure  # noqa: PLC0415  # as above
