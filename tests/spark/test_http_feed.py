@@ -13,8 +13,9 @@ from nearcast.domain.dataset import Dataset, Feed
 from nearcast.domain.schema import parse_schema
 from nearcast.pipeline.feeds import take_batch
 from nearcast.pipeline.http_source import HttpSource
-from nearcast.pipeline.inlet import MOST_BYTES, listen, serve
+from nearcast.pipeline.inlet import MOST_BYTES, routes_to
 from nearcast.pipeline.tables import Table
+from nearcast.pipeline.web import serving
 from tests.spark.conftest import memory_store, rows
 
 CALLS = Dataset("calls", "c1", parse_schema("id BIGINT"))
@@ -41,9 +42,8 @@ async def test_what_was_answered_for_is_taken_once_per_key_also_by_the_next_proc
     table = Table(memory_store(), tmp_path, CALLS)
     await table.create()
     sources = {"calls": HttpSource(tmp_path / "feed", "calls")}
-    with listen("127.0.0.1:0") as listening:
-        serving = asyncio.create_task(serve(sources, listening))
-        root = f"http://127.0.0.1:{listening.getsockname()[1]}/feeds"
+    async with serving(routes_to(sources)) as address:
+        root = f"{address}/feeds"
         url = f"{root}/calls"
         assert await post(url, b'{"id": 1}\n{"id": "x"}\n', "a") == (202, {"accepted": 2, "repeated": False})
         twice = await asyncio.gather(*(post(url, b'{"id": 2}', "b") for _ in range(5)))
@@ -59,9 +59,7 @@ async def test_what_was_answered_for_is_taken_once_per_key_also_by_the_next_proc
         assert (await post(url, b" \n"))[0] == 400
         assert (await post(url, b"\xff"))[1] == {"error": "the body is not UTF-8: byte 0"}
         assert (await post(url, b"x" * (MOST_BYTES + 1)))[0] == 413
-        serving.cancel()
-        await asyncio.wait({serving})
-        await sources["calls"].close()
+    await sources["calls"].close()
     async with table.pinned() as snapshot:
         assert rows(snapshot.frame(spark), "id") == [(1,), (2,), (3,)]
         assert rows(snapshot.rejected(spark), "reason", "raw") == [("id: 'x' is no BIGINT", '{"id": "x"}')]

@@ -188,13 +188,13 @@ class Pipeline:
     async def _serve(self) -> None:
         """What feeds from http are handed, while there are any."""
         try:
-            from nearcast.pipeline.inlet import listen, serve  # noqa: PLC0415  # an extra
+            from nearcast.pipeline.inlet import routes_to  # noqa: PLC0415  # an extra
+            from nearcast.pipeline.web import serving  # noqa: PLC0415
         except ImportError as error:
             raise ConfigError("feeds from http need a web server: pip install 'nearcast[web]'") from error
-        with listen(self.http) as listening:
-            host, port = listening.getsockname()[:2]
-            _say(f"feeds from http: POST http://{host}:{port}/feeds/NAME")
-            await serve(self._inlets, listening)
+        async with serving(routes_to(self._inlets), self.http) as url:
+            _say(f"feeds from http: POST {url}/feeds/NAME")
+            await asyncio.Event().wait()
 
     async def _channel(self, channel: Channel, catalog: Catalog) -> None:
         from nearcast.pipeline.channels import run_channel  # noqa: PLC0415  # needs what comes with Spark

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from nearcast.domain.errors import ConfigError
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1:0"
 
 
 class _Server(uvicorn.Server):
@@ -23,24 +23,32 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(routes: Sequence[Route], host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
-    """Gives the address, with the port that was free. Raises ConfigError when it cannot listen there."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, port))
-            listening.listen()  # who comes before the server has started waits
-        except OSError as error:
-            raise ConfigError(f"http: cannot listen on {host}:{port}: {error.strerror}") from error
+async def serving(routes: Sequence[Route], address: str = LOOPBACK) -> AsyncIterator[str]:
+    """Until the block is left; requests under way are answered. `address` is HOST:PORT, where port 0 is a free one.
+
+    Gives the address with the port. Raises ConfigError when it cannot listen there.
+    """
+    with _listening(address) as listening:
         config = uvicorn.Config(
             Starlette(routes=list(routes)), log_config=None, log_level="warning", access_log=False, lifespan="off"
         )
         server = _Server(config)
         task = asyncio.create_task(server.serve(sockets=[listening]), name="http")
         try:
-            bound = listening.getsockname()[1]
-            yield f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
+            host, port = listening.getsockname()[:2]
+            yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         finally:
             server.should_exit = True
             await task
+
+
+def _listening(address: str) -> socket.socket:
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"http: the address is {address!r}; expected HOST:PORT, like 127.0.0.1:8780")
+    host = host.strip("[]")
+    try:
+        return socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]
+        raise ConfigError(f"http: cannot listen on {address}: {why}; choose another port") from error
