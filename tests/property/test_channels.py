@@ -51,6 +51,7 @@ class World:
     committed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHANNELS, 0))
     due: dict[str, list[int]] = field(default_factory=lambda: {each.key: [] for each in SUBSCRIPTIONS})
     results: dict[str, list[int]] = field(default_factory=lambda: {each.key: [] for each in SUBSCRIPTIONS})
+    firsts: list[int] = field(default_factory=list)
     published: int = 0
     sent_alone: int = 0
     pulls: int = 0
@@ -102,6 +103,17 @@ class Pipeline:
             return
         self.save()
         self.world.carry(partial(self.agents[message.broker].hear, answer))
+
+    def make_anew(self, channel: str) -> None:
+        """It is dropped and made again before any agent has asked: its results are gone, its numbers begin higher."""
+        world = self.world
+        first = world.committed[channel] = world.committed[channel] + 1000
+        world.firsts.append(first)
+        for each in SUBSCRIPTIONS:
+            if each.channel == channel:
+                world.results[each.key] = []
+        self.demand.began(channel, first)
+        self.save()
 
     def execute(self, channel: str) -> None:
         world = self.world
@@ -216,6 +228,7 @@ class Client:
         self.subscription = subscription
         self.agents = agents
         self.got: list[int] = []
+        self.missed: list[Miss] = []
         self.first: int | None = None  # subscribed after this execution
         self.position: int | None = None
         self.online = False
@@ -271,7 +284,9 @@ class Client:
                     self.got.append(result.execution)
                 case Begun(after):
                     self.first = after if self.first is None else self.first
-                case Miss() | Over():
+                case Miss():
+                    self.missed.append(each)
+                case Over():
                     raise AssertionError(each)
         if self.first is not None:
             self.position = self.machine.position
@@ -303,9 +318,8 @@ def disturb(world: World, pipeline: Pipeline, agents: dict[str, Agent], clients:
         client.do(client.machine.room(world.now))
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_every_subscriber_has_every_result_since_it_subscribed_once_and_in_order(seed: int) -> None:
-    world = World(random.Random(seed))
+def lived_through(world: World, *, anew: bool) -> list[Client]:
+    """400 s, of which the last hundred are calm."""
     pipeline = Pipeline(world)
     agents = pipeline.agents = {broker: Agent(world, broker, pipeline) for broker in BROKERS}
     clients = [Client(world, f"c{number}", world.rng.choice(SUBSCRIPTIONS), agents) for number in range(8)]
@@ -325,13 +339,39 @@ def test_every_subscriber_has_every_result_since_it_subscribed_once_and_in_order
             pipeline.execute(world.rng.choice(CHANNELS))
         if second < 300 and second > 100 and world.rng.random() < 0.3:
             disturb(world, pipeline, agents, clients)
+        if anew and second < 300 and second % 50 == 0:
+            pipeline.make_anew(world.rng.choice(CHANNELS))
         for agent in agents.values():
             agent.tick()
         for client in clients:
             client.tick()
     assert pipeline.demand.distinct.keys() == {each.subscription.key for each in clients}
+    return clients
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_subscriber_has_every_result_since_it_subscribed_once_and_in_order(seed: int) -> None:
+    world = World(random.Random(seed))
+    clients = lived_through(world, anew=False)
     for client in clients:
         assert client.first is not None
         owed = [each for each in world.due[client.subscription.key] if each > client.first]
         assert client.got == owed, f"{client.name} from {client.first}"
+        assert not client.missed
     assert sum(len(client.got) for client in clients) > 100
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_channel_that_was_made_anew_had_before_is_reported_and_nothing_after(seed: int) -> None:
+    world = World(random.Random(seed))
+    clients = lived_through(world, anew=True)
+    for client in clients:
+        assert client.first is not None
+        owed = [each for each in world.due[client.subscription.key] if each > client.first]
+        missing = [each for each in owed if each not in client.got]
+        assert client.got == [each for each in owed if each not in missing], f"{client.name} from {client.first}"
+        untold = [each for each in missing if not any(miss.after < each <= miss.until for miss in client.missed)]
+        assert not untold, f"{client.name}: {client.missed}"
+        assert {miss.until for miss in client.missed} <= {*world.firsts}
+    assert any(client.missed for client in clients)
+    assert sum(len(client.got) for client in clients) > 60

@@ -75,6 +75,12 @@ class Demand:
         """The brokers whose agents have followers of it."""
         return tuple(self._keys[key].agents) if key in self._keys else ()
 
+    def began(self, channel: str, first: int) -> None:
+        """There is a channel of this name whose executions come after `first`: there may have been another before."""
+        for key, each in self._keys.items():
+            if each.demanded.subscription.channel == channel and each.demanded.since < first:
+                each.demanded = self.unsaved[key] = msgspec.structs.replace(each.demanded, since=first)
+
     def wanted(self, message: Wanted, url: str, now: float) -> Known:
         """Apply a change; say the answer once `unsaved` has been saved."""
         agent = self._agents.get(message.broker)

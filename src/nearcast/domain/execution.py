@@ -62,7 +62,7 @@ class Progress:
     """Of one channel, as it is kept: the newest last. `older` names where those before them are, if there are any.
     `plan` is how Spark ran the last one. Results of executions up to number `floor` have been removed.
 
-    The first execution, number 0, is the creation of the channel: what was there then is not new.
+    The first execution of all is the creation of the channel, number `first`: what was there then is not new.
     """
 
     executions: tuple[Execution, ...]
@@ -71,6 +71,21 @@ class Progress:
     plan: str = ""
     floor: int = 0
     keys: Keys | None = None
+    first: int = 0
+
+    @classmethod
+    def begun(cls, number: int, at_s: float, windows: Mapping[str, Window]) -> Progress:
+        return cls((Execution(number, at_s, windows),), floor=number, first=number)
+
+    @property
+    def count(self) -> int:
+        """Executions so far."""
+        return self.last.number - self.first
+
+    @property
+    def recent(self) -> tuple[Execution, ...]:
+        """The last ones, without the creation of the channel."""
+        return tuple(each for each in self.executions if each.number > self.first)
 
     @property
     def last(self) -> Execution:

@@ -115,6 +115,10 @@ class ChannelRunner:
     def spec(self) -> ChannelSpec:
         return self.channel.spec
 
+    @property
+    def first(self) -> int:
+        return self.channel.first
+
     async def create(self) -> None:
         """What is in the datasets now will not be new for it. Does nothing when it has begun already."""
         await self.subscriptions.create()

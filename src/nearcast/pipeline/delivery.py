@@ -68,6 +68,11 @@ class Served(Protocol):
     def spec(self) -> ChannelSpec: ...
 
     @property
+    def first(self) -> int:
+        """The number before that of its first execution: above all of an earlier channel of its name."""
+        ...
+
+    @property
     def results(self) -> ResultFiles: ...
 
     async def subscribe(self, new: Collection[Subscription]) -> None:
@@ -142,21 +147,22 @@ class Delivery:
                 held = await self._distinct.load()
             else:
                 held = list(self._demand.distinct.values())
+            demand = self._demand or Demand(
+                held, self._clock.now(), timing=self._timing, committed=self._committed.get, refuse=self._refuse
+            )
             before, self._channels = self._channels, {each.spec.name: each for each in served}
             for name, channel in self._channels.items():
                 if before.get(name) is not channel:
+                    demand.began(name, channel.first)
                     # What was saved and did not reach the channel's own table before a crash.
                     mine = [each.subscription for each in held if each.subscription.channel == name]
                     if mine:
                         await channel.subscribe(mine)
                     executions = await channel.executions(-1)
-                    self._committed[name] = executions[-1].number if executions else 0
+                    self._committed[name] = executions[-1].number if executions else channel.first
             for name in [name for name in self._committed if name not in self._channels]:
                 del self._committed[name]
-            if self._demand is None:
-                self._demand = Demand(
-                    held, self._clock.now(), timing=self._timing, committed=self._committed.get, refuse=self._refuse
-                )
+            self._demand = demand
         self._tick()
 
     async def look(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from nearcast.domain.channel import Channel
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.errors import ChannelError, Conflict, StoreError
-from nearcast.domain.execution import Execution, Progress, Window
+from nearcast.domain.execution import Progress, Window
 from nearcast.domain.schema import Column, Schema
 from nearcast.pipeline.files import remove_folder
 from nearcast.pipeline.tables import Table, in_thread
@@ -35,7 +35,7 @@ async def begin(store: Store, channel: Channel, tables: Mapping[str, Table]) -> 
         version = (await table.head()).version
         await table.hold(channel.work, version)
         windows[name] = Window(version, version)
-    first = Progress((Execution(0, channel.at_s, windows),))
+    first = Progress.begun(channel.first, channel.at_s, windows)
     with suppress(Conflict):
         await store.put(key_of(channel), msgspec.json.encode(first), ABSENT)
 

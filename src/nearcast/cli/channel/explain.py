@@ -33,7 +33,7 @@ async def _explain(config: Config, name: str, last: int, as_json: bool) -> None:
     spec = channel.spec
     compiler = Compiler(spec.query, spec.parameters, channel.datasets)
     text = compiler.compiled(channel.columns, frozenset(channel.bound)).joined.text
-    executions = [each for each in progress.executions if each.number][-last:]
+    executions = progress.recent[-last:]
     if as_json:
         facts = {"joined": text, "plan": progress.plan, "last": executions, "failed": progress.failures}
         print_json({**facts_of(channel), **facts})

@@ -21,11 +21,9 @@ def facts_of(channel: Channel) -> dict[str, object]:
 
 
 def progress_facts(progress: Progress) -> dict[str, object]:
-    """Without number 0, which is the creation."""
-    done = [each for each in progress.executions if each.number]
     return {
-        "executions": progress.last.number,
-        "last": done[-1] if done else None,
+        "executions": progress.count,
+        "last": progress.recent[-1] if progress.recent else None,
         "failures": len(progress.failures),
         "last_failure": progress.failures[-1] if progress.failures else None,
     }

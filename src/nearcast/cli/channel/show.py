@@ -61,7 +61,7 @@ async def _show(config: Config, name: str, as_json: bool) -> None:
     print(f"  parameters  {asked}")
     print(f"  reads       {', '.join(channel.datasets) or 'nothing'}")
     print(f"  gives       {', '.join(channel.columns)}")
-    print(f"  executions  {last.number}; the last had {last.rows} rows for {last.keys} subscriptions")
+    print(f"  executions  {progress.count}; the last had {last.rows} rows for {last.keys} subscriptions")
     print(f"              and took {last.took_s:.3f} s, {last.late_s:.3f} s late")
     for each in progress.failures[-1:]:
         print(f"  failed      {show_failure(each)}")
