@@ -6,7 +6,7 @@ import pytest
 from nearcast.lab.balancing import Case, Run, play
 from nearcast.lab.experiment import RunSettings
 from nearcast.lab.experiments import bad_groups, bad_prototype
-from nearcast.lab.workloads.emergencies import END_S, TICK_S, Emergencies
+from nearcast.lab.workloads.emergencies import PAPER, TICK_S, Emergencies
 from nearcast.lab.workloads.fluctuating import Fluctuating
 from nearcast.policies.settings import Balancing
 
@@ -14,7 +14,7 @@ FINE = Balancing(alpha=0.05, beta_bytes_per_s=20e3)
 
 
 def test_subscribers_who_come_with_nothing_all_go_to_the_least_loaded_broker_which_is_one() -> None:
-    by_load, by_turns = play(Emergencies, (Case("least-loaded"), Case("round-robin")), TICK_S, END_S, 61)
+    by_load, by_turns = play(Emergencies, (Case("least-loaded"), Case("round-robin")), TICK_S, PAPER.end_s, 61)
     assert sorted(by_load.placed.tolist()) == [0, 0, 0, 0, 400]
     assert by_turns.placed.tolist() == [80] * 5
     assert by_load.cov[-1] == pytest.approx(2.0)
@@ -23,7 +23,7 @@ def test_subscribers_who_come_with_nothing_all_go_to_the_least_loaded_broker_whi
 
 def test_a_run_is_the_same_every_time_and_subscribers_are_neither_made_nor_lost() -> None:
     cases = (Case("nearest", "bad-ldm", FINE),)
-    (one,), (other,) = (play(Emergencies, cases, TICK_S, END_S, 62) for _ in range(2))
+    (one,), (other,) = (play(Emergencies, cases, TICK_S, PAPER.end_s, 62) for _ in range(2))
     assert (one.load == other.load).all()
     assert (one.moved == other.moved).all()
     assert one.homes.sum() == one.placed.sum() == 400

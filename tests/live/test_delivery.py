@@ -61,6 +61,7 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self.spec = SPEC
         self.results = self
+        self.first = 0
         self.done: list[Execution] = []
         self.asked: dict[SubscriptionKey, Subscription] = {}
         self.read: list[tuple[int, int]] = []  # (execution, keys) of every read

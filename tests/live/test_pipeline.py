@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from pyarrow import dataset as arrow  # type: ignore[import-untyped]  # untyped
 
-from nearcast.cli.connect import operator_of, pipeline_store_of
+from nearcast.cli.connect import operator_of
 from nearcast.client import open_client
 from nearcast.domain.errors import LogRefused
 from nearcast.domain.log import LogSpec
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.manifest import Manifest
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.transport.config import Config, load_config
 from tests.live.conftest import Fleet

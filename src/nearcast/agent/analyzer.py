@@ -38,6 +38,7 @@ class Totals:
     at_s: float
     out_bytes: int
     out_messages: int | None = None
+    in_bytes: int | None = None
     cpu_s: float | None = None
     cores: float | None = None
     memory_bytes: int | None = None

@@ -47,6 +47,7 @@ def counters_of(at: BrokerAt, *, agent: str, clock: Clock) -> Counters | None:
 
 
 class _Varz(msgspec.Struct):
+    in_bytes: int
     out_bytes: int
     out_msgs: int
     cpu: float  # of one processor, in percent, over a second or so
@@ -81,7 +82,12 @@ class NatsCounters:
     async def totals(self) -> Totals:
         found = await self._get("/varz", _Varz)
         return Totals(
-            self._clock.now(), found.out_bytes, found.out_msgs, cores=found.cpu / 100.0, memory_bytes=found.mem
+            self._clock.now(),
+            found.out_bytes,
+            found.out_msgs,
+            found.in_bytes,
+            cores=found.cpu / 100.0,
+            memory_bytes=found.mem,
         )
 
     async def listening(self) -> Listening:
@@ -133,6 +139,7 @@ class RedisCounters:
         return Totals(
             self._clock.now(),
             int(found["total_net_output_bytes"]),
+            in_bytes=int(found["total_net_input_bytes"]),
             cpu_s=float(found["used_cpu_user"]) + float(found["used_cpu_sys"]),
             memory_bytes=int(found["used_memory"]),
         )

@@ -8,9 +8,7 @@ from nearcast.client.open import unique_name
 from nearcast.coordinator import Operator
 from nearcast.coordinator.journal import BUCKET, Journal
 from nearcast.coordinator.records import Records
-from nearcast.pipeline.catalog import BUCKET as CATALOG_BUCKET
 from nearcast.store.nats_kv import NatsKvStore
-from nearcast.store.store import Store
 from nearcast.transport.config import BUS, Config
 
 
@@ -31,13 +29,6 @@ async def journal_of(config: Config) -> AsyncIterator[Journal]:
     """Raises StoreDown when the store cannot be reached."""
     async with _opened(NatsKvStore(config.control, name=unique_name("operator"), bucket=BUCKET)) as store:
         yield Journal(store)
-
-
-@asynccontextmanager
-async def pipeline_store_of(config: Config) -> AsyncIterator[Store]:
-    """Of the catalog and the tables. Raises StoreDown when the store cannot be reached."""
-    async with _opened(NatsKvStore(config.control, name=unique_name("operator"), bucket=CATALOG_BUCKET)) as store:
-        yield store
 
 
 @asynccontextmanager

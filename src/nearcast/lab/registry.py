@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.experiment import Experiment
 from nearcast.lab.experiments import (
+    bad_emergency,
     bad_groups,
     bad_prototype,
     bad_simulation,
@@ -29,6 +30,7 @@ from nearcast.lab.experiments import (
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        bad_emergency.EXPERIMENT,
         bad_groups.EXPERIMENT,
         bad_prototype.EXPERIMENT,
         bad_simulation.EXPERIMENT,

@@ -20,16 +20,18 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from nearcast.domain.channel import Channel, ChannelSpec, Subscription, SubscriptionKey
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.errors import ChannelError
-from nearcast.domain.execution import RECENT, Execution, Failure, Progress, Schedule, Window
+from nearcast.domain.execution import Execution, Failure, Progress, Schedule, Window
 from nearcast.pipeline import answers, frames
 from nearcast.pipeline.files import sync
 from nearcast.pipeline.pointer import put_surely
 from nearcast.pipeline.progress import (
     PARAMETER,
     begin,
+    executions_of,
     folder_of,
     key_of,
     progress_of,
+    put_aside,
     read_progress,
     subscriptions_table,
 )
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
 _LOOK_S = 0.05  # how often a continuous channel looks for commits
 _REST_S = 1.0
 _PARTITIONS, _PER_CORE = "spark.sql.shuffle.partitions", 4
-
-_older = msgspec.json.Decoder(tuple[str, tuple[Execution, ...]])
 
 
 def checked(spark: "SparkSession", spec: ChannelSpec, datasets: Collection[Dataset], at_s: float) -> Channel:
@@ -95,6 +95,7 @@ class ChannelRunner:
         clock: Clock | None = None,
     ) -> None:
         self.channel = channel
+        self._base = folder
         self.folder = folder_of(folder, channel)
         self.results = Results(self.folder)
         self._clock = clock or SystemClock()
@@ -211,12 +212,7 @@ class ChannelRunner:
 
     async def executions(self, after: int) -> tuple[Execution, ...]:
         """Those with a number above `after`, the oldest first, as far as their results are kept."""
-        progress = await self.progress()
-        found, older, after = progress.executions, progress.older, max(after, progress.floor)
-        while older and found[0].number > after + 1:
-            earlier, older = await in_thread(self._read_older, older)
-            found = (*earlier, *found)
-        return tuple(each for each in found if each.number > after)
+        return await executions_of(self._store, self._base, self.channel, after)
 
     async def clean(self, keep_s: float) -> None:
         """Removes results that are older than `keep_s`, and what killed executions left. Those of the last one stay."""
@@ -261,18 +257,13 @@ class ChannelRunner:
         if not progress.full:
             return progress
         older, keys = (f"{kind}-{progress.last.number:010d}-{secrets.token_hex(6)}" for kind in ("executions", "keys"))
-        value = msgspec.json.encode((progress.older, progress.executions[:RECENT]))
-        await in_thread(self._write_older, older, value, keys, last)
+        await in_thread(self._write_older, older, put_aside(progress), keys, last)
         return progress.put_aside(older, keys)
 
     def _write_older(self, older: str, value: bytes, keys: str, last: Mapping[str, int]) -> None:
         write_last(self.folder, keys, last)
         (self.folder / older).write_bytes(value)
         sync(self.folder)
-
-    def _read_older(self, name: str) -> tuple[tuple[Execution, ...], str]:
-        older, executions = _older.decode((self.folder / name).read_bytes())
-        return executions, older
 
     async def _all_last(self, progress: Progress) -> dict[str, int]:
         """The newest execution with rows, by key; not those whose results were removed before a restart."""

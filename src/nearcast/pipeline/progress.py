@@ -9,7 +9,7 @@ import msgspec
 from nearcast.domain.channel import Channel
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.errors import ChannelError, Conflict, StoreError
-from nearcast.domain.execution import Progress, Window
+from nearcast.domain.execution import RECENT, Execution, Progress, Window
 from nearcast.domain.schema import Column, Schema
 from nearcast.pipeline.files import remove_folder
 from nearcast.pipeline.tables import Table, in_thread
@@ -21,6 +21,7 @@ PARAMETER = "p_"
 
 _KEYS = "channel/"
 _decoder = msgspec.json.Decoder(Progress)
+_older = msgspec.json.Decoder(tuple[str, tuple[Execution, ...]])
 
 
 async def begin(store: Store, channel: Channel, tables: Mapping[str, Table]) -> None:
@@ -43,6 +44,25 @@ async def begin(store: Store, channel: Channel, tables: Mapping[str, Table]) -> 
 async def progress_of(store: Store, channel: Channel) -> Progress:
     """Raises ChannelError when the channel has been dropped."""
     return (await read_progress(store, channel))[0]
+
+
+async def executions_of(store: Store, folder: Path, channel: Channel, after: int) -> tuple[Execution, ...]:
+    """Those with a number above `after`, the oldest first, as far as their results are kept.
+
+    Raises ChannelError when the channel has been dropped.
+    """
+    progress = await progress_of(store, channel)
+    found, older, after = progress.executions, progress.older, max(after, progress.floor)
+    while older and found[0].number > after + 1:
+        value = await in_thread((folder_of(folder, channel) / older).read_bytes)
+        older, earlier = _older.decode(value)
+        found = (*earlier, *found)
+    return tuple(each for each in found if each.number > after)
+
+
+def put_aside(progress: Progress) -> bytes:
+    """What a file has to which `older` leads: the first of the executions, and where those before them are."""
+    return msgspec.json.encode((progress.older, progress.executions[:RECENT]))
 
 
 async def drop(store: Store, folder: Path, channel: Channel, tables: Mapping[str, Table]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 import uvloop
 
-from nearcast.cli.connect import operator_of, pipeline_store_of
+from nearcast.cli.connect import operator_of
 from nearcast.cli.output import print_json
 from nearcast.client import Client, open_client
 from nearcast.domain.dataset import Dataset, Feed
@@ -26,6 +26,7 @@ from nearcast.fleet.supervisor import Supervisor
 from nearcast.lab.live.led import until_led
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.manifest import Manifest
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.transport.config import Config, load_config
 

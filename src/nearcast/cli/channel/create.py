@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.channel.facts import facts_of, show_rhythm
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile, parse_seconds, read_text
 from nearcast.cli.output import print_json
 from nearcast.cli.pipeline.options import Conf, Master, parse_conf
@@ -18,6 +17,7 @@ from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.progress import begin
 from nearcast.pipeline.session import LOCAL, session
 from nearcast.pipeline.sql import Compiler
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.channel.facts import facts_of, progress_facts, show_failure, show_rhythm
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.progress import progress_of
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile, parse_seconds
 from nearcast.cli.output import print_json
 from nearcast.domain.dataset import FORMATS, Dataset
 from nearcast.domain.schema import parse_schema
 from nearcast.pipeline.catalog import CatalogStore
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run

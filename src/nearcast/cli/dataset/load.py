@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.cli.pipeline.options import Conf, Master, parse_conf
@@ -14,6 +13,7 @@ from nearcast.pipeline.file_source import judged_files
 from nearcast.pipeline.manifest import REJECTED
 from nearcast.pipeline.session import LOCAL, session
 from nearcast.pipeline.sources import FILE, Judged, parse_source
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run

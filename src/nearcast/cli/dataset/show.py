@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
 from nearcast.domain.dataset import Dataset
 from nearcast.pipeline.catalog import Catalog, CatalogStore
 from nearcast.pipeline.manifest import REJECTED
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.store.store import Store
 from nearcast.transport.config import Config, load_config

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.feed.promise import AT_MOST_ONCE, promise_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.domain.dataset import Feed
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.sources import FILE, parse_source
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.files import remove_folder
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import in_thread
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run

@@ -6,7 +6,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.feed.promise import promise_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
@@ -14,6 +13,7 @@ from nearcast.domain.dataset import Feed
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.sources import FILE, parse_source
 from nearcast.pipeline.status import StatusStore
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.store.store import Store
 from nearcast.transport.config import Config, load_config

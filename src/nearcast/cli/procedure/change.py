@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile, parse_seconds, read_text
 from nearcast.cli.output import print_json
 from nearcast.domain.channel import Parameter
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.runs import forget
 from nearcast.pipeline.statement import parsed
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 

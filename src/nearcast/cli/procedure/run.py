@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
 from nearcast.cli.pipeline.options import Conf, Master, parse_conf
 from nearcast.domain.channel import ChannelSpec
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.session import LOCAL, session
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run

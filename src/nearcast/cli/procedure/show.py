@@ -2,11 +2,11 @@
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
 from nearcast.pipeline.catalog import CatalogStore
 from nearcast.pipeline.runs import runs_of
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 

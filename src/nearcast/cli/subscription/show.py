@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import pipeline_store_of
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
 from nearcast.control.demand import Demanded
 from nearcast.domain.errors import ChannelError
 from nearcast.pipeline.distinct import DistinctStore
+from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 

@@ -34,7 +34,7 @@ from nearcast.lab.experiments.bad_balancing import (
     row_of,
 )
 from nearcast.lab.fanout import map_seeds
-from nearcast.lab.workloads.emergencies import END_S, LAST_SUBSCRIPTION_S, TICK_S, Emergencies
+from nearcast.lab.workloads.emergencies import PAPER, TICK_S, Emergencies
 from nearcast.policies.settings import Balancing
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 NAME = "bad.prototype"
 _SEEDS = 10
 _QUICK_SEEDS = 3
-_SETTLED_S = LAST_SUBSCRIPTION_S + 60.0
+_SETTLED_S = PAPER.last_subscription_s + 60.0
 _ALPHA, _COARSE_ALPHA = 0.05, 0.15
 _LOW = 20e3  # bytes a second
 
@@ -81,7 +81,7 @@ FAR_MORE = Expectation("BAD-5", "moves of NR over those of RND and RR (the small
 def measure(settings: RunSettings, progress: Progress) -> Outcome:
     count = settings.seeds or (_QUICK_SEEDS if settings.quick else _SEEDS)
     seeds = range(settings.seed, settings.seed + count)
-    played = map_seeds(partial(play, Emergencies, CASES, TICK_S, END_S), seeds, settings.jobs, progress)
+    played = map_seeds(partial(play, Emergencies, CASES, TICK_S, PAPER.end_s), seeds, settings.jobs, progress)
     runs = [dict(zip(CASES, each, strict=True)) for each in played]
     rows = [
         row_of(seed, case, run, _SETTLED_S)

@@ -1,0 +1,299 @@
+"""The emergency application on real servers: five brokers, one pipeline on Spark, and hundreds of real subscribers.
+
+Reports and places of users go to the pipeline over HTTP, as the city's time goes by. What subscribers were told is in
+their journals; what the pipeline committed is read from its files, while it runs, and from its progress in the end.
+"""
+
+import asyncio
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from nearcast.agent.counters import counters_of
+from nearcast.domain.channel import Channel
+from nearcast.domain.dataset import Feed
+from nearcast.domain.errors import NearcastError
+from nearcast.domain.execution import Execution
+from nearcast.fleet.commands import Command, CommandSpec
+from nearcast.fleet.local import LocalSpec, launch
+from nearcast.fleet.ports import HOST, free_port
+from nearcast.fleet.supervisor import Patience, Supervisor
+from nearcast.lab.emergency import DATASETS, REPORTS, SHELTERS, USERS, City, channel_specs
+from nearcast.lab.experiment import Kind, Progress
+from nearcast.lab.live.application import create_channels, create_datasets, pipeline_command
+from nearcast.lab.live.committed import Archive
+from nearcast.lab.live.feeder import Feeder
+from nearcast.lab.live.led import until_led
+from nearcast.lab.live.residents import Event, ResidentsSpec, read_journal
+from nearcast.lab.workloads.emergencies import BROKERS, Emergencies, Size
+from nearcast.pipeline.progress import executions_of, folder_of, progress_of
+from nearcast.pipeline.stored import pipeline_store_of
+from nearcast.pipeline.tables import Table
+from nearcast.transport.clock import SystemClock
+from nearcast.transport.config import load_config
+
+_MASTER = "local[2]"
+_PARTS = 2  # processes with residents
+_TICK_S = 1.0  # of the city: how often everybody says where they are
+_LOOK_S = 5.0
+_LEAD_IN_S = 5.0
+_CAUGHT_UP_S = 300.0
+_DELIVERED_S = 20.0
+_IDLE_S = 30.0
+_END_S = 30.0
+_SETTLED_S = 60.0  # of the city, after the last subscription
+
+Counts = dict[str, int]
+"""Bytes in and out of each broker, by its own counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmergencySpec:
+    """`away`: the share of residents who go offline once. `faults`: processes are killed meanwhile."""
+
+    seed: int
+    size: Size
+    compress: float
+    kind: Kind = "nats"
+    away: float = 0.1
+    faults: bool = False
+
+
+class Carried(NamedTuple):
+    """What brokers carried from one time to another."""
+
+    begin_s: float
+    end_s: float
+    size_bytes: Counts
+
+
+@dataclass
+class Lived:
+    """What was seen. `carried` is with results, `idle` without. `reports` and `users` are the committed records."""
+
+    city: City
+    begin_s: float
+    events: list[Event]
+    executions: dict[int, Sequence[Execution]]
+    reports: list[dict[str, object]]
+    users: list[dict[str, object]]
+    carried: Carried
+    idle: Carried
+    killed: list[str]
+    repeated_requests: int
+
+
+def live_through(spec: EmergencySpec, progress: Progress) -> Lived:
+    """Everything it starts has ended when it returns."""
+    return asyncio.run(_Run(spec, progress).live())
+
+
+@dataclass
+class _Run:
+    spec: EmergencySpec
+    progress: Progress
+    killed: list[str] = field(default_factory=list)
+
+    async def live(self) -> Lived:
+        spec = self.spec
+        with tempfile.TemporaryDirectory(prefix="nearcast-lab-") as name:
+            folder = Path(name)
+            async with AsyncExitStack() as stack:
+                supervisor = await stack.enter_async_context(Supervisor(folder, patience=Patience(attempts=1000)))
+                self._supervisor = supervisor
+                fleet = LocalSpec(sites=BROKERS, kind=spec.kind)
+                self._config = config = load_config(await launch(supervisor, fleet))
+                await until_led(config, fleet.brokers)
+                self._store = await stack.enter_async_context(pipeline_store_of(config))
+                await self._set_up(folder)
+                residents = [await self._residents(part, folder) for part in range(_PARTS)]
+                try:
+                    return await self._play(folder, residents)
+                finally:
+                    await asyncio.gather(*(each.stop(_END_S) for each in residents))
+
+    async def _set_up(self, folder: Path) -> None:
+        spec, config = self.spec, self._config
+        self._city = City(Emergencies(spec.seed, spec.size))
+        (folder / SHELTERS).mkdir()
+        lines = map(msgspec.json.encode, self._city.shelters())
+        (folder / SHELTERS / "all.jsonl").write_bytes(b"\n".join(lines))
+        feeds = [Feed(each, each, "http", each) for each in (REPORTS, USERS)]
+        feeds.append(Feed(SHELTERS, SHELTERS, f"file:{folder / SHELTERS}", SHELTERS, "json"))
+        self._tables = await create_datasets(self._store, config, DATASETS, feeds)
+        specs = channel_specs(spec.compress)
+        self._channels = await create_channels(self._store, specs, self._tables, _MASTER)
+        http = f"{HOST}:{free_port()}"
+        await self._supervisor.start(pipeline_command(config, _MASTER, "--http", http))
+        self._feeders = {each: Feeder(f"http://{http}", each) for each in (REPORTS, USERS)}
+        self._archives = {each: Archive(self._tables[each]) for each in (REPORTS, USERS)}
+        await self._feeders[USERS].send(self._city.users(0.0))
+        await _until(lambda: _filled(self._tables[SHELTERS], self._tables[USERS]), "shelters and users are known")
+
+    async def _residents(self, part: int, folder: Path) -> Command:
+        spec, name = self.spec, f"residents-{part}"
+        wanted = ResidentsSpec(
+            str(self._config.path),
+            str(folder / f"{name}.journal"),
+            str(folder / "begin"),
+            spec.seed,
+            spec.size,
+            spec.compress,
+            part,
+            _PARTS,
+            spec.away,
+        )
+        file = folder / f"{name}.json"
+        file.write_bytes(msgspec.json.encode(wanted))
+        argv = (sys.executable, "-m", "nearcast.lab.live.residents", str(file))
+        return await Command.start(CommandSpec(name, "clients", argv, start_s=120.0), folder)
+
+    async def _play(self, folder: Path, residents: list[Command]) -> Lived:
+        spec, size = self.spec, self.spec.size
+        begin_s = time.time() + _LEAD_IN_S
+        (folder / "begin").write_text(repr(begin_s))
+        for each in residents:
+            each.send(signal.SIGUSR1)
+        async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(self._look())
+            walking = tasks.create_task(self._walk(begin_s))
+            killing = tasks.create_task(self._kill(begin_s)) if spec.faults else None
+            reporting = tasks.create_task(self._report(begin_s))
+            await self._wait(begin_s, size.last_subscription_s + _SETTLED_S)
+            carrying = await self._carried_so_far()
+            await reporting
+            if killing is not None:
+                await killing
+            await self._caught_up()
+            await asyncio.sleep(_DELIVERED_S)
+            carried = await self._carried_so_far()
+            await asyncio.sleep(_IDLE_S)
+            idle = await self._carried_so_far()
+            looking.cancel()
+            walking.cancel()
+        for archive in self._archives.values():
+            await archive.look()
+        executions = {
+            number: await executions_of(self._store, self._config.tables, channel, 0)
+            for number, channel in enumerate(self._channels)
+        }
+        await asyncio.gather(*(each.stop(_END_S) for each in residents))
+        return Lived(
+            self._city,
+            begin_s,
+            [event for part in range(_PARTS) for event in read_journal(folder / f"residents-{part}.journal")],
+            executions,
+            list(self._archives[REPORTS].rows()),
+            list(self._archives[USERS].rows()),
+            _between(carrying, carried),
+            _between(carried, idle),
+            self.killed,
+            sum(each.repeated for each in self._feeders.values()),
+        )
+
+    # What happens meanwhile
+
+    async def _report(self, begin_s: float) -> None:
+        """Every tick what has happened since the last."""
+        sent_s = self._city.emergencies.sent_s
+        done, whole = 0, len(sent_s)
+        while done < whole:
+            due = int((sent_s <= (time.time() - begin_s) * self.spec.compress).sum())
+            await self._feeders[REPORTS].send(map(self._city.report, range(done, due)))
+            done = due
+            self.progress(done, whole, "reports")
+            await asyncio.sleep(_TICK_S / self.spec.compress)
+
+    async def _walk(self, begin_s: float) -> None:
+        while True:
+            at_s = max(0.0, (time.time() - begin_s) * self.spec.compress)
+            await self._feeders[USERS].send(self._city.users(at_s))
+            await asyncio.sleep(_TICK_S / self.spec.compress)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for archive in self._archives.values():
+                await archive.look()
+
+    async def _kill(self, begin_s: float) -> None:
+        """-9: the pipeline in the middle of executions, a broker, both coordinators in turn, an agent."""
+        size, chance = self.spec.size, random.Random(self.spec.seed)
+        broker = chance.choice(sorted(self._config.brokers))
+        victims = ("pipeline", broker, "coordinator-1", "coordinator-2", "pipeline", f"agent-{broker}", "pipeline")
+        between_s = (0.9 * size.end_s - size.last_subscription_s) / len(victims)
+        for number, victim in enumerate(victims):
+            await self._wait(begin_s, size.last_subscription_s + number * between_s)
+            if victim == "pipeline":
+                await self._until_executing(chance.choice(self._channels))
+            await self._supervisor.child(victim).kill()
+            self.killed.append(victim)
+
+    async def _until_executing(self, channel: Channel) -> None:
+        """Returns when results are being written that nothing names yet."""
+        place = folder_of(self._config.tables, channel)
+
+        async def begun() -> bool:
+            last = (await progress_of(self._store, channel)).last.number
+            return any(place.glob(f"{last + 1:010d}-*"))
+
+        await _until(begun, f"channel {channel.name} executes", every_s=0.01)
+
+    async def _wait(self, begin_s: float, city_s: float) -> None:
+        await asyncio.sleep(max(0.0, begin_s + city_s / self.spec.compress - time.time()))
+
+    # How far it is
+
+    async def _caught_up(self) -> None:
+        """Every report is committed, and every channel has read it."""
+        table = self._tables[REPORTS]
+
+        async def committed() -> bool:
+            return (await table.head()).rows() >= self.spec.size.reports
+
+        await _until(committed, "every report is committed")
+        version = (await table.head()).version
+        for channel in self._channels:
+
+            async def read(channel: Channel = channel) -> bool:
+                return (await progress_of(self._store, channel)).last.windows[REPORTS].until >= version
+
+            await _until(read, f"channel {channel.name} has read every report")
+
+    async def _carried_so_far(self) -> tuple[float, Counts]:
+        found: Counts = {}
+        for broker, at in self._config.brokers.items():
+            counters = counters_of(at, agent="lab", clock=SystemClock())
+            assert counters is not None
+            totals = await counters.totals()
+            await counters.close()
+            found[broker] = totals.out_bytes + (totals.in_bytes or 0)
+        return time.time(), found
+
+
+async def _filled(*tables: Table) -> bool:
+    return all([(await table.head()).version for table in tables])
+
+
+async def _until(reached: Callable[[], Awaitable[bool]], what: str, every_s: float = 0.2) -> None:
+    """Raises NearcastError when it is not so in time."""
+    deadline_s = time.monotonic() + _CAUGHT_UP_S
+    while not await reached():
+        if time.monotonic() > deadline_s:
+            raise NearcastError(f"after {_CAUGHT_UP_S:.0f} s it is still not so that {what}")
+        await asyncio.sleep(every_s)
+
+
+def _between(sooner: tuple[float, Counts], later: tuple[float, Counts]) -> Carried:
+    begin_s, before = sooner
+    end_s, after = later
+    return Carried(begin_s, end_s, {broker: after[broker] - before[broker] for broker in after})
