@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from nearcast.lab.workloads import emergencies, fluctuating
-from nearcast.lab.workloads.emergencies import CHANNELS, Emergencies
+from nearcast.lab.workloads import fluctuating
+from nearcast.lab.workloads.emergencies import CHANNELS, PAPER, Emergencies
 from nearcast.lab.workloads.fluctuating import Fluctuating
 
 
@@ -14,8 +14,8 @@ def test_subscribers_of_emergencies_are_those_of_the_paper() -> None:
     assert (count.min() >= 1, count.max() <= 15) == (True, True)
     assert 500 <= crowd.keys <= 700
     assert 2_100 <= len(crowd.key) <= 2_700
-    assert crowd.login_s.max() <= emergencies.LAST_LOGIN_S <= crowd.since_s.min()
-    assert crowd.since_s.max() <= emergencies.LAST_SUBSCRIPTION_S
+    assert crowd.login_s.max() <= PAPER.last_login_s <= crowd.since_s.min()
+    assert crowd.since_s.max() <= PAPER.last_subscription_s
     owner = np.repeat(np.arange(400), count)
     assert len(set(zip(owner.tolist(), crowd.key.tolist(), strict=True))) == len(crowd.key)
 
@@ -23,14 +23,14 @@ def test_subscribers_of_emergencies_are_those_of_the_paper() -> None:
 def test_a_channel_runs_when_it_is_due_and_sends_all_that_came_since() -> None:
     city = Emergencies(3)
     seen = {at_s: city.results(at_s) for at_s in (10.0, 20.0, 30.0)}
-    channel = city._channel
+    channel = np.array([each.channel for each in city.asked])
     for at_s, (keys, size_bytes) in seen.items():
         due = {number for number, each in enumerate(CHANNELS) if at_s % each.period_s == 0.0}
         assert {int(channel[key]) for key in keys.tolist()} == due
         assert size_bytes.sum() > 0.0
     keys, size_bytes = seen[10.0]
     by_type = size_bytes[channel[keys] == 0]
-    sent = city._bytes[city._sent_s < 10.0].sum()
+    sent = city.report_bytes[city.sent_s < 10.0].sum()
     assert by_type.sum() <= sent + 1e-6
     if len(by_type) == 8:
         assert by_type.sum() == np.float64(sent) or abs(by_type.sum() - sent) < 1e-6
