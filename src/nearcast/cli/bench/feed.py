@@ -3,8 +3,7 @@
 import asyncio
 import tempfile
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -13,18 +12,15 @@ import numpy as np
 import typer
 import uvloop
 
-from nearcast.cli.connect import operator_of
 from nearcast.cli.output import print_json
 from nearcast.client import Client, open_client
 from nearcast.domain.dataset import Dataset, Feed
-from nearcast.domain.errors import LogRefused
-from nearcast.domain.log import LogSpec
 from nearcast.domain.schema import parse_schema
-from nearcast.fleet.commands import Command, own_command
+from nearcast.fleet.commands import Command
 from nearcast.fleet.local import LocalSpec, launch
 from nearcast.fleet.supervisor import Supervisor
-from nearcast.lab.live.led import until_led
-from nearcast.pipeline.catalog import CatalogStore
+from nearcast.lab.live.application import create_datasets, pipeline_command
+from nearcast.lab.live.led import keep, until_led
 from nearcast.pipeline.manifest import Manifest
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
@@ -35,7 +31,6 @@ _USERS = Dataset("users", "bench", parse_schema("id BIGINT, seq BIGINT, lat DOUB
 _TICK_S = 0.1
 _STRIDE = 7_919  # a prime: neighbours in time are not neighbours by key
 _CAUGHT_UP_S = 300.0
-_START_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,29 +89,15 @@ async def _measure(keys: int, rate: float, seconds: float, kills: int, master: s
             spec = LocalSpec(sites=1, coordinators=1, cluster=3)
             config = load_config(await launch(fleet, spec))
             await until_led(config, spec.brokers)
-            await _keep(config)
+            await keep(config, _TOPIC)
             async with pipeline_store_of(config) as store:
-                table = Table(store, config.tables, _USERS)
-                await table.create()
                 feed = Feed("users", "bench", f"topic:{_TOPIC}", _USERS.name)
-                await CatalogStore(store).change(lambda now: now.with_dataset(_USERS).with_feed(feed))
-                command = own_command("pipeline", "pipeline", ("pipeline", "run", "--master", master), config.path)
-                pipeline = await Command.start(replace(command, start_s=_START_S), Path(name))
+                table = (await create_datasets(store, config, [_USERS], [feed]))[_USERS.name]
+                pipeline = await Command.start(pipeline_command(config, master), Path(name))
                 try:
                     return await _Run(config, table, pipeline, keys, rate, seconds, kills).outcome()
                 finally:
                     await pipeline.kill()
-
-
-async def _keep(config: Config) -> None:
-    """Makes the topic persistent. A cluster that has just started has no leader yet."""
-    async with asyncio.timeout(_START_S):
-        while True:
-            with suppress(LogRefused):
-                async with operator_of(config) as operator:
-                    await operator.keep(_TOPIC, LogSpec(1))
-                    return
-            await asyncio.sleep(_TICK_S)
 
 
 @dataclass

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from nearcast.brokers.connect import connector
 from nearcast.coordinator import Operator
-from nearcast.domain.errors import LeaseLost, LinkDown
+from nearcast.domain.errors import LeaseLost, LinkDown, LogRefused
+from nearcast.domain.log import LogSpec
 from nearcast.transport.config import BUS, Config
 
 _LED_S = 60.0
@@ -29,3 +30,14 @@ async def until_led(config: Config, brokers: Collection[str]) -> None:
                     return
         await asyncio.sleep(_LOOK_S)
     raise LeaseLost(f"no coordinator led the agents of {', '.join(sorted(brokers))} within {_LED_S:.0f} s")
+
+
+async def keep(config: Config, topic: str, replicas: int = 1) -> None:
+    """Makes the topic persistent. A cluster that has just started has no leader yet."""
+    async with asyncio.timeout(_LED_S):
+        while True:
+            with suppress(LogRefused):
+                async with operator_of(config) as operator:
+                    await operator.keep(topic, LogSpec(replicas))
+                    return
+            await asyncio.sleep(_LOOK_S)
