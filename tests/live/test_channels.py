@@ -54,6 +54,9 @@ def test_a_channel_is_created_runs_is_explained_and_dropped(fleet: Fleet, tmp_pa
         in fleet.run("dataset", "drop", "reports").err
     )
 
+    assert "expected HOST:PORT" in fleet.run("pipeline", "run", "--http", "8780").err
+    assert "give one that they can reach" in fleet.run("pipeline", "run", "--results", "0.0.0.0:0").err
+
     process = fleet.start("pipeline", "run", *SPARK)
     try:
         told = asyncio.run(subscribed(fleet, tmp_path / "in"))

@@ -58,6 +58,7 @@ class Pipeline:
     spark: "SparkSession"
     name: str
     http: str = "127.0.0.1:8780"  # where feeds from http are handed records
+    results: str = "127.0.0.1:0"  # where agents fetch results
     care: Care = field(default_factory=Care)
     clock: Clock = field(default_factory=SystemClock)
     leading: asyncio.Event = field(default_factory=asyncio.Event)
@@ -222,7 +223,7 @@ class Pipeline:
         delivery = Delivery(
             connect, self.store, bus=BUS, dialect=config.dialect, clock=self.clock, timing=config.timing
         )
-        async with serving(delivery.routes) as url, delivery.running(url):
+        async with serving(delivery.routes, self.results) as url, delivery.running(url):
             while True:
                 self._changed.clear()
                 runners = [self._runner(each, self._catalog) for each in self._catalog.channels]

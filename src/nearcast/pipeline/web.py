@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from nearcast.domain.errors import ConfigError
+from nearcast.transport.http import parse_address
 
 LOOPBACK = "127.0.0.1:0"
 
@@ -43,12 +44,9 @@ async def serving(routes: Sequence[Route], address: str = LOOPBACK) -> AsyncIter
 
 
 def _listening(address: str) -> socket.socket:
-    host, colon, port = address.rpartition(":")
-    if not (colon and port.isdecimal() and int(port) < 1 << 16):
-        raise ConfigError(f"http: the address is {address!r}; expected HOST:PORT, like 127.0.0.1:8780")
-    host = host.strip("[]")
+    host, port = parse_address(address)
     try:
-        return socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         why = str(error.strerror).partition(" (while")[0]
         raise ConfigError(f"http: cannot listen on {address}: {why}; choose another port") from error

@@ -1,4 +1,4 @@
-"""One question over HTTP, with a connection of its own, and its answer in one piece."""
+"""One question over HTTP, with a connection of its own, and its answer in one piece; and where one listens."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,8 @@ import gzip
 import ssl
 import zlib
 from urllib.parse import urlsplit
+
+from nearcast.domain.errors import ConfigError
 
 
 async def ask(url: str, path: str, body: bytes | None = None, *, most_bytes: int) -> bytes:
@@ -41,3 +43,11 @@ async def ask(url: str, path: str, body: bytes | None = None, *, most_bytes: int
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """From HOST:PORT, where an IPv6 host may stand in brackets. Raises ConfigError."""
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) < 1 << 16):
+        raise ConfigError(f"http: the address is {text!r}; expected HOST:PORT, like 127.0.0.1:8780")
+    return host.strip("[]"), int(port)
