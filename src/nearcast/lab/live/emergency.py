@@ -10,11 +10,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,8 +38,9 @@ from nearcast.lab.workloads.emergencies import BROKERS, Emergencies, Size
 from nearcast.pipeline.progress import executions_of, folder_of, progress_of
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
+from nearcast.store.store import Store
 from nearcast.transport.clock import SystemClock
-from nearcast.transport.config import load_config
+from nearcast.transport.config import Config, load_config
 
 _MASTER = "local[2]"
 _PARTS = 2  # processes with residents
@@ -84,8 +85,8 @@ class Lived:
     begin_s: float
     events: list[Event]
     executions: dict[int, Sequence[Execution]]
-    reports: list[dict[str, object]]
-    users: list[dict[str, object]]
+    reports: list[dict[str, Any]]
+    users: list[dict[str, Any]]
     carried: Carried
     idle: Carried
     killed: list[str]
@@ -94,55 +95,100 @@ class Lived:
 
 def live_through(spec: EmergencySpec, progress: Progress) -> Lived:
     """Everything it starts has ended when it returns."""
-    return asyncio.run(_Run(spec, progress).live())
+    return asyncio.run(_live_through(spec, progress))
 
 
-@dataclass
+async def _live_through(spec: EmergencySpec, progress: Progress) -> Lived:
+    with tempfile.TemporaryDirectory(prefix="nearcast-lab-") as name:
+        async with (
+            Supervisor(Path(name), patience=Patience(attempts=1000)) as supervisor,
+            emergency_fleet(supervisor, spec) as fleet,
+        ):
+            return await _Run(spec, fleet, progress).live()
+
+
+@dataclass(frozen=True, slots=True)
+class EmergencyFleet:
+    """Brokers, the pipeline with all feeds and channels, and a city whose time is to begin at some `begin_s`."""
+
+    supervisor: Supervisor
+    config: Config
+    store: Store
+    city: City
+    compress: float
+    tables: Mapping[str, Table]
+    channels: Sequence[Channel]
+    feeders: Mapping[str, Feeder]
+
+    @property
+    def folder(self) -> Path:
+        return self.supervisor.state
+
+    async def report(self, begin_s: float, progress: Progress) -> None:
+        """Every tick what has happened since the last; returns when all of it was handed over."""
+        sent_s = self.city.emergencies.sent_s
+        done, whole = 0, len(sent_s)
+        while done < whole:
+            due = int((sent_s <= self.city_s(begin_s)).sum())
+            await self.feeders[REPORTS].send(map(self.city.report, range(done, due)))
+            done = due
+            progress(done, whole, "reports")
+            await asyncio.sleep(_TICK_S / self.compress)
+
+    async def walk(self, begin_s: float) -> None:
+        """Everybody says where they are, again and again."""
+        while True:
+            await self.feeders[USERS].send(self.city.users(max(0.0, self.city_s(begin_s))))
+            await asyncio.sleep(_TICK_S / self.compress)
+
+    def city_s(self, begin_s: float) -> float:
+        return (time.time() - begin_s) * self.compress
+
+    async def until(self, begin_s: float, city_s: float) -> None:
+        await asyncio.sleep(max(0.0, (city_s - self.city_s(begin_s)) / self.compress))
+
+
+@asynccontextmanager
+async def emergency_fleet(supervisor: Supervisor, spec: EmergencySpec) -> AsyncIterator[EmergencyFleet]:
+    """Everything is up, and shelters and users are known."""
+    state, local = supervisor.state.resolve(), LocalSpec(sites=BROKERS, kind=spec.kind)
+    config = load_config(await launch(supervisor, local))
+    await until_led(config, local.brokers)
+    city = City(Emergencies(spec.seed, spec.size))
+    (state / SHELTERS).mkdir()
+    (state / SHELTERS / "all.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, city.shelters())))
+    feeds = [Feed(each, each, "http", each) for each in (REPORTS, USERS)]
+    feeds.append(Feed(SHELTERS, SHELTERS, f"file:{state / SHELTERS}", SHELTERS, "json"))
+    http = f"{HOST}:{free_port()}"
+    feeders = {each: Feeder(f"http://{http}", each) for each in (REPORTS, USERS)}
+    async with pipeline_store_of(config) as store:
+        tables = await create_datasets(store, config, DATASETS, feeds)
+        channels = await create_channels(store, channel_specs(spec.compress), tables, _MASTER)
+        await supervisor.start(pipeline_command(config, _MASTER, "--http", http))
+        await feeders[USERS].send(city.users(0.0))
+        await _until(lambda: _filled(tables[SHELTERS], tables[USERS]), "shelters and users are known")
+        yield EmergencyFleet(supervisor, config, store, city, spec.compress, tables, channels, feeders)
+
+
 class _Run:
-    spec: EmergencySpec
-    progress: Progress
-    killed: list[str] = field(default_factory=list)
+    def __init__(self, spec: EmergencySpec, fleet: EmergencyFleet, progress: Progress) -> None:
+        self.spec = spec
+        self.fleet = fleet
+        self.progress = progress
+        self.killed: list[str] = []
+        self.archives = {each: Archive(fleet.tables[each]) for each in (REPORTS, USERS)}
 
     async def live(self) -> Lived:
-        spec = self.spec
-        with tempfile.TemporaryDirectory(prefix="nearcast-lab-") as name:
-            folder = Path(name)
-            async with AsyncExitStack() as stack:
-                supervisor = await stack.enter_async_context(Supervisor(folder, patience=Patience(attempts=1000)))
-                self._supervisor = supervisor
-                fleet = LocalSpec(sites=BROKERS, kind=spec.kind)
-                self._config = config = load_config(await launch(supervisor, fleet))
-                await until_led(config, fleet.brokers)
-                self._store = await stack.enter_async_context(pipeline_store_of(config))
-                await self._set_up(folder)
-                residents = [await self._residents(part, folder) for part in range(_PARTS)]
-                try:
-                    return await self._play(folder, residents)
-                finally:
-                    await asyncio.gather(*(each.stop(_END_S) for each in residents))
+        residents = [await self._residents(part) for part in range(_PARTS)]
+        try:
+            return await self._play(residents)
+        finally:
+            await asyncio.gather(*(each.stop(_END_S) for each in residents))
 
-    async def _set_up(self, folder: Path) -> None:
-        spec, config = self.spec, self._config
-        self._city = City(Emergencies(spec.seed, spec.size))
-        (folder / SHELTERS).mkdir()
-        lines = map(msgspec.json.encode, self._city.shelters())
-        (folder / SHELTERS / "all.jsonl").write_bytes(b"\n".join(lines))
-        feeds = [Feed(each, each, "http", each) for each in (REPORTS, USERS)]
-        feeds.append(Feed(SHELTERS, SHELTERS, f"file:{folder / SHELTERS}", SHELTERS, "json"))
-        self._tables = await create_datasets(self._store, config, DATASETS, feeds)
-        specs = channel_specs(spec.compress)
-        self._channels = await create_channels(self._store, specs, self._tables, _MASTER)
-        http = f"{HOST}:{free_port()}"
-        await self._supervisor.start(pipeline_command(config, _MASTER, "--http", http))
-        self._feeders = {each: Feeder(f"http://{http}", each) for each in (REPORTS, USERS)}
-        self._archives = {each: Archive(self._tables[each]) for each in (REPORTS, USERS)}
-        await self._feeders[USERS].send(self._city.users(0.0))
-        await _until(lambda: _filled(self._tables[SHELTERS], self._tables[USERS]), "shelters and users are known")
-
-    async def _residents(self, part: int, folder: Path) -> Command:
-        spec, name = self.spec, f"residents-{part}"
+    async def _residents(self, part: int) -> Command:
+        spec, folder, name = self.spec, self.fleet.folder, f"residents-{part}"
         wanted = ResidentsSpec(
-            str(self._config.path),
+            str(self.fleet.config.path),
             str(folder / f"{name}.journal"),
             str(folder / "begin"),
             spec.seed,
@@ -157,18 +203,18 @@ class _Run:
         argv = (sys.executable, "-m", "nearcast.lab.live.residents", str(file))
         return await Command.start(CommandSpec(name, "clients", argv, start_s=120.0), folder)
 
-    async def _play(self, folder: Path, residents: list[Command]) -> Lived:
-        spec, size = self.spec, self.spec.size
+    async def _play(self, residents: list[Command]) -> Lived:
+        fleet, size = self.fleet, self.spec.size
         begin_s = time.time() + _LEAD_IN_S
-        (folder / "begin").write_text(repr(begin_s))
+        (fleet.folder / "begin").write_text(repr(begin_s))
         for each in residents:
             each.send(signal.SIGUSR1)
         async with asyncio.TaskGroup() as tasks:
             looking = tasks.create_task(self._look())
-            walking = tasks.create_task(self._walk(begin_s))
-            killing = tasks.create_task(self._kill(begin_s)) if spec.faults else None
-            reporting = tasks.create_task(self._report(begin_s))
-            await self._wait(begin_s, size.last_subscription_s + _SETTLED_S)
+            walking = tasks.create_task(fleet.walk(begin_s))
+            killing = tasks.create_task(self._kill(begin_s)) if self.spec.faults else None
+            reporting = tasks.create_task(fleet.report(begin_s, self.progress))
+            await fleet.until(begin_s, size.last_subscription_s + _SETTLED_S)
             carrying = await self._carried_so_far()
             await reporting
             if killing is not None:
@@ -180,98 +226,79 @@ class _Run:
             idle = await self._carried_so_far()
             looking.cancel()
             walking.cancel()
-        for archive in self._archives.values():
+        for archive in self.archives.values():
             await archive.look()
         executions = {
-            number: await executions_of(self._store, self._config.tables, channel, 0)
-            for number, channel in enumerate(self._channels)
+            number: await executions_of(fleet.store, fleet.config.tables, channel, 0)
+            for number, channel in enumerate(fleet.channels)
         }
         await asyncio.gather(*(each.stop(_END_S) for each in residents))
+        journals = [fleet.folder / f"residents-{part}.journal" for part in range(_PARTS)]
         return Lived(
-            self._city,
+            fleet.city,
             begin_s,
-            [event for part in range(_PARTS) for event in read_journal(folder / f"residents-{part}.journal")],
+            [event for journal in journals for event in read_journal(journal)],
             executions,
-            list(self._archives[REPORTS].rows()),
-            list(self._archives[USERS].rows()),
+            list(self.archives[REPORTS].rows()),
+            list(self.archives[USERS].rows()),
             _between(carrying, carried),
             _between(carried, idle),
             self.killed,
-            sum(each.repeated for each in self._feeders.values()),
+            sum(each.repeated for each in fleet.feeders.values()),
         )
 
     # What happens meanwhile
 
-    async def _report(self, begin_s: float) -> None:
-        """Every tick what has happened since the last."""
-        sent_s = self._city.emergencies.sent_s
-        done, whole = 0, len(sent_s)
-        while done < whole:
-            due = int((sent_s <= (time.time() - begin_s) * self.spec.compress).sum())
-            await self._feeders[REPORTS].send(map(self._city.report, range(done, due)))
-            done = due
-            self.progress(done, whole, "reports")
-            await asyncio.sleep(_TICK_S / self.spec.compress)
-
-    async def _walk(self, begin_s: float) -> None:
-        while True:
-            at_s = max(0.0, (time.time() - begin_s) * self.spec.compress)
-            await self._feeders[USERS].send(self._city.users(at_s))
-            await asyncio.sleep(_TICK_S / self.spec.compress)
-
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
-            for archive in self._archives.values():
+            for archive in self.archives.values():
                 await archive.look()
 
     async def _kill(self, begin_s: float) -> None:
         """-9: the pipeline in the middle of executions, a broker, both coordinators in turn, an agent."""
-        size, chance = self.spec.size, random.Random(self.spec.seed)
-        broker = chance.choice(sorted(self._config.brokers))
+        size, fleet, chance = self.spec.size, self.fleet, random.Random(self.spec.seed)
+        broker = chance.choice(sorted(fleet.config.brokers))
         victims = ("pipeline", broker, "coordinator-1", "coordinator-2", "pipeline", f"agent-{broker}", "pipeline")
         between_s = (0.9 * size.end_s - size.last_subscription_s) / len(victims)
         for number, victim in enumerate(victims):
-            await self._wait(begin_s, size.last_subscription_s + number * between_s)
+            await fleet.until(begin_s, size.last_subscription_s + number * between_s)
             if victim == "pipeline":
-                await self._until_executing(chance.choice(self._channels))
-            await self._supervisor.child(victim).kill()
+                await self._until_executing(chance.choice(fleet.channels))
+            await fleet.supervisor.child(victim).kill()
             self.killed.append(victim)
 
     async def _until_executing(self, channel: Channel) -> None:
         """Returns when results are being written that nothing names yet."""
-        place = folder_of(self._config.tables, channel)
+        place = folder_of(self.fleet.config.tables, channel)
 
         async def begun() -> bool:
-            last = (await progress_of(self._store, channel)).last.number
+            last = (await progress_of(self.fleet.store, channel)).last.number
             return any(place.glob(f"{last + 1:010d}-*"))
 
         await _until(begun, f"channel {channel.name} executes", every_s=0.01)
-
-    async def _wait(self, begin_s: float, city_s: float) -> None:
-        await asyncio.sleep(max(0.0, begin_s + city_s / self.spec.compress - time.time()))
 
     # How far it is
 
     async def _caught_up(self) -> None:
         """Every report is committed, and every channel has read it."""
-        table = self._tables[REPORTS]
+        table = self.fleet.tables[REPORTS]
 
         async def committed() -> bool:
             return (await table.head()).rows() >= self.spec.size.reports
 
         await _until(committed, "every report is committed")
         version = (await table.head()).version
-        for channel in self._channels:
+        for channel in self.fleet.channels:
 
             async def read(channel: Channel = channel) -> bool:
-                return (await progress_of(self._store, channel)).last.windows[REPORTS].until >= version
+                return (await progress_of(self.fleet.store, channel)).last.windows[REPORTS].until >= version
 
             await _until(read, f"channel {channel.name} has read every report")
 
     async def _carried_so_far(self) -> tuple[float, Counts]:
         found: Counts = {}
-        for broker, at in self._config.brokers.items():
+        for broker, at in self.fleet.config.brokers.items():
             counters = counters_of(at, agent="lab", clock=SystemClock())
             assert counters is not None
             totals = await counters.totals()
