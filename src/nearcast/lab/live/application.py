@@ -37,6 +37,8 @@ async def create_channels(
     store: Store, specs: Collection[ChannelSpec], tables: dict[str, Table], master: str
 ) -> list[Channel]:
     """Each tried out first, all in one Spark session."""
+    if not specs:
+        return []
     datasets = [table.dataset for table in tables.values()]
     channels = await asyncio.to_thread(_checked, specs, datasets, master)
     for channel in channels:
