@@ -30,10 +30,14 @@ _MOST_MISSING = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What so many publishers and subscribers saw for some seconds. `cpu_s`: used by all servers together."""
+    """What so many publishers and subscribers saw for some seconds. `cpu_s`: used by all servers together.
+
+    `asked`: messages that there should have been, by the publishers' rate; `expected`: of those that were published.
+    """
 
     publishers: int
     subscribers: int
+    asked: int
     expected: int
     delivered: int
     mean_s: float
@@ -46,6 +50,11 @@ class Probe:
         """Nearly all came, in time on average, and nobody was cut off."""
         enough = self.delivered >= (1 - _MOST_MISSING) * self.expected
         return enough and self.mean_s <= _MOST_LATE_S and not self.reports
+
+    @property
+    def behind(self) -> bool:
+        """The publishers did not get round to it: it is this machine that was measured, and not the servers."""
+        return self.expected < (1 - _MOST_MISSING) * self.asked
 
 
 class Crowd:
@@ -98,10 +107,9 @@ class Crowd:
                 sent, got = await self._seen(senders), await self._seen(listeners)
         finally:  # in order: who just vanishes is missed by the next listeners
             await asyncio.gather(senders.stop(_END_S), listeners.stop(_END_S))
-        expected = sent.published * subscribers
-        return Probe(
-            publishers, subscribers, expected, got.delivered, got.mean_s, got.p99_s, got.reports, round(cpu_s, 3)
-        )
+        asked, expected = (round(each * subscribers) for each in (rate * seconds * publishers, sent.published))
+        seen = got.delivered, got.mean_s, got.p99_s, got.reports
+        return Probe(publishers, subscribers, asked, expected, *seen, round(cpu_s, 3))
 
     async def _start(self, name: str, count: int, *, rate: float = 0.0, size: int = 0, site: str = "") -> Command:
         name = f"{name}-{self._probes}"
