@@ -10,7 +10,7 @@ import typer
 from nearcast.domain.errors import NearcastError
 
 COMMANDS = {
-    "demo": "demo.run:show_demo",
+    "demo": "demo.app:app",
     "up": "up:start_fleet",
     "status": "status:show_status",
     "doctor": "doctor:diagnose",

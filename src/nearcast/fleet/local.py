@@ -39,8 +39,8 @@ class LocalSpec:
     far every broker is from every site; rows beyond `sites` are places without a broker, where clients may be. With
     `bus_s` the control bus, and the store with it, is so far from every site (or from each), as a cloud is;
     coordinators are beside it. `out_bytes_per_s` and `most` are what is configured of each broker. With `rents`, the
-    configuration says that further servers can be had (see `rental.renting`, which provides them). `rebalance` and
-    `timing` are the tables of that name in the configuration.
+    configuration says that further servers can be had (see `rental.renting`, which provides them). `rebalance`,
+    `homes` and `timing` are the tables of that name in the configuration.
     """
 
     sites: int = 3
@@ -60,6 +60,7 @@ class LocalSpec:
     output_bytes: int | None = None
     rents: bool = False
     rebalance: dict[str, str | float] = field(default_factory=dict)
+    homes: dict[str, str | float] = field(default_factory=dict)
     cluster: int = 1
 
     def __post_init__(self) -> None:
@@ -195,7 +196,7 @@ def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tu
             parts.append(f"servers = {json.dumps(further)}")
     if spec.rents:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
-    for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance)):
+    for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance), ("homes", spec.homes)):
         if table:
             parts.append(f"\n[{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items()))
     return "\n".join(parts) + "\n"

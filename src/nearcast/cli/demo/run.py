@@ -40,12 +40,13 @@ _LINE_EVERY_S = 5.0
 
 
 def show_demo(
+    context: typer.Context,
+    *,
     seconds: Annotated[float, typer.Option(min=5, help="How long it runs.")] = 60.0,
     forever: Annotated[bool, typer.Option("--forever", help="Run until Ctrl-C.")] = False,
     brokers: Annotated[Literal["nats", "redis"], typer.Option(help="The kind of servers.")] = "nats",
     delay_ms: Annotated[float, typer.Option("--delay", min=0, max=500, help="One-way ms between two sites.")] = 10.0,
     seed: Annotated[int, typer.Option(min=0, help="Chooses what moves where.")] = 0,
-    *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing before.")] = False,
 ) -> None:
     """Start three real servers on emulated sites, and move topics between them while messages flow.
@@ -53,6 +54,8 @@ def show_demo(
     Shows rates, latencies and what is lost or repeated, and ends with the verdict of the history checker. Exit code 1
     when a message was lost without a report, repeated or out of order.
     """
+    if context.invoked_subcommand is not None:
+        return
     demo = _Demo(LocalSpec(kind=brokers, near_s=0.0005, hop_s=delay_ms / 1e3), None if forever else seconds, seed)
     raise typer.Exit(run_until_stopped(lambda stopped: demo.run(stopped, as_json=as_json)))
 

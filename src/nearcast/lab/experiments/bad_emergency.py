@@ -3,7 +3,8 @@
 Five real brokers, one pipeline on Spark, 400 real subscribers in the city of `nearcast.lab.workloads.emergencies`, with
 everything as in the paper but time, which goes three times as fast (twelve times in a quick run, which is a small one):
 10,000 reports and every user's place come over HTTP, seven channels run every 3.3, 6.7 and 10 s. A tenth of the
-subscribers is offline for a while. With `--faults` the pipeline is killed (-9) in the middle of three executions, and a
+subscribers is offline for a while. Everybody comes to the broker that is nearest in the city, and `bad-ldm` evens out
+what follows, every 5 s. With `--faults` the pipeline is killed (-9) in the middle of three executions, and a
 broker, an agent and both coordinators once each.
 
 BAD-1 is judged by an oracle in plain Python (`nearcast.lab.emergency_oracle`): every notification of every subscriber,
@@ -25,7 +26,7 @@ from nearcast.lab.emergency_oracle import Followed, Heard, Oracle, Verdict
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
 from nearcast.lab.live.committed import VERSION
 from nearcast.lab.live.emergency import EmergencySpec, Lived, live_through
-from nearcast.lab.live.residents import Away, Got, Lost, Subscribed
+from nearcast.lab.live.residents import Away, Got, Lost, Stay, Subscribed
 from nearcast.lab.workloads.emergencies import PAPER, Size
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ LOAD = Expectation(
 
 def measure(settings: RunSettings, progress: Progress) -> Outcome:
     size, compress = (_QUICK, _QUICK_COMPRESS) if settings.quick else (PAPER, _COMPRESS)
-    spec = EmergencySpec(settings.seed, size, compress, settings.brokers or "nats", faults=settings.faults)
+    spec = EmergencySpec(Stay(settings.seed, size, compress), settings.brokers or "nats", settings.faults)
     lived = live_through(spec, progress)
     verdict = _judged(lived)
     loads = _loads(lived)
@@ -80,6 +81,7 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
             "executions": {channel_name(number): len(each) for number, each in lived.executions.items()},
             "execution_s": _execution_times(lived),
             "from_execution_to_subscriber_s": {f"p{each}": _share(late_s, each) for each in _SPANS},
+            "cov": {"first": _cov(lived, first=True), "last": _cov(lived, first=False)},
             "killed": lived.killed,
             "requests_repeated": lived.repeated_requests,
             "not_as_it_should_be": verdict.examples,
@@ -109,7 +111,11 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
                 ),
             ),
         },
-        figures={"loads": partial(_draw_loads, lived), "delays": partial(_draw_delays, got)},
+        figures={
+            "balance": partial(_draw_balance, lived),
+            "loads": partial(_draw_loads, lived),
+            "delays": partial(_draw_delays, got),
+        },
     )
 
 
@@ -173,6 +179,12 @@ def _idle(lived: Lived, broker: str) -> float:
     return lived.idle.size_bytes[broker] / (lived.idle.end_s - lived.idle.begin_s)
 
 
+def _cov(lived: Lived, *, first: bool) -> float | None:
+    """Of the first loads that were told, or of the last."""
+    found = [cov for _, cov, loads in lived.balance if sum(loads.values()) > 0]
+    return round(found[0 if first else -1], 3) if found else None
+
+
 def _execution_times(lived: Lived) -> Mapping[str, Metric]:
     found = {}
     for number, executions in lived.executions.items():
@@ -183,6 +195,21 @@ def _execution_times(lived: Lived) -> Mapping[str, Metric]:
 
 def _share(values: "np.ndarray[tuple[int], np.dtype[np.float64]]", percent: int) -> float | None:
     return round(float(np.percentile(values, percent)), 3) if len(values) else None
+
+
+def _draw_balance(lived: Lived, figure: "Figure") -> None:
+    above, below = figure.subplots(2, sharex=True)
+    at_s = [at for at, _, _ in lived.balance]
+    for broker in sorted(lived.carried.size_bytes):
+        above.plot(at_s, [loads.get(broker, 0.0) / 1e3 for _, _, loads in lived.balance], label=broker)
+    above.set_ylabel("load F_j (kB/s)")
+    above.legend(loc="upper left", fontsize="small")
+    below.plot(at_s, [cov for _, cov, _ in lived.balance], color="black")
+    below.axhline(0.15, color="grey", linestyle=":", label="alpha")
+    below.set_ylabel("cov")
+    below.set_xlabel("seconds")
+    below.legend(loc="upper right", fontsize="small")
+    figure.suptitle("loads of brokers, as the leader sees them")
 
 
 def _draw_loads(lived: Lived, figure: "Figure") -> None:

@@ -13,10 +13,11 @@ from nearcast.control.rules import ALL_ON
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import ConfigError
 from nearcast.lab.claim import Expectation
-from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
+from nearcast.lab.experiment import Cell, Experiment, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
 from nearcast.lab.live.run import LiveScale, play
 from nearcast.sim.check import CheckResult, check
+from nearcast.sim.history import History
 from nearcast.sim.reconfiguration import Scale, grace_s, run_seed
 
 if TYPE_CHECKING:
@@ -95,7 +96,24 @@ def _measure_live(settings: RunSettings, progress: Progress) -> Outcome:
             "seconds": round(found.seconds, 1),
             **checked.counts(),
         },
+        tables={"reports": _reports(found.history)},
     )
+
+
+def _reports(history: History) -> Table:
+    """What subscriptions were told. Of discontinuities, from when to when, in seconds of the run."""
+    begun_s = history.events[0][1] if history.events else 0.0
+    rows: list[tuple[Cell, ...]] = []
+    for event in history.events:
+        match event:
+            case ("gap", at_s, subscription, topic, publisher, first, last):
+                rows.append((round(at_s - begun_s, 3), "gap", subscription, topic, str(publisher), first, last))
+            case ("discontinuity", at_s, subscription, topic, broker, from_s, to_s):
+                times = (None if each is None else round(each - begun_s, 3) for each in (from_s, to_s))
+                rows.append((round(at_s - begun_s, 3), "discontinuity", subscription, topic, broker, *times))
+            case _:
+                pass
+    return Table(("at_s", "what", "subscription", "topic", "of", "first", "last"), tuple(rows))
 
 
 def _measure_virtual(settings: RunSettings, progress: Progress) -> Outcome:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ import msgspec
 from nearcast.agent.counters import counters_of
 from nearcast.domain.channel import Channel
 from nearcast.domain.dataset import Feed
-from nearcast.domain.errors import NearcastError
+from nearcast.domain.errors import LeaseLost, LinkDown, NearcastError
 from nearcast.domain.execution import Execution
 from nearcast.fleet.commands import Command, CommandSpec
 from nearcast.fleet.local import LocalSpec, launch
@@ -32,9 +32,9 @@ from nearcast.lab.experiment import Kind, Progress
 from nearcast.lab.live.application import create_channels, create_datasets, pipeline_command
 from nearcast.lab.live.committed import Archive
 from nearcast.lab.live.feeder import Feeder
-from nearcast.lab.live.led import until_led
-from nearcast.lab.live.residents import Event, ResidentsSpec, read_journal
-from nearcast.lab.workloads.emergencies import BROKERS, Emergencies, Size
+from nearcast.lab.live.led import operator_of, until_led
+from nearcast.lab.live.residents import Event, ResidentsSpec, Stay, read_journal
+from nearcast.lab.workloads.emergencies import BROKERS, Emergencies
 from nearcast.pipeline.progress import executions_of, folder_of, progress_of
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
@@ -46,6 +46,7 @@ _MASTER = "local[2]"
 _PARTS = 2  # processes with residents
 _TICK_S = 1.0  # of the city: how often everybody says where they are
 _LOOK_S = 5.0
+_BALANCE_S = 5.0
 _LEAD_IN_S = 5.0
 _CAUGHT_UP_S = 300.0
 _DELIVERED_S = 20.0
@@ -59,14 +60,15 @@ Counts = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class EmergencySpec:
-    """`away`: the share of residents who go offline once. `faults`: processes are killed meanwhile."""
+    """`faults`: processes are killed meanwhile.
 
-    seed: int
-    size: Size
-    compress: float
+    Everybody comes to the broker that is nearest in the city, and `policy` evens out what follows.
+    """
+
+    stay: Stay
     kind: Kind = "nats"
-    away: float = 0.1
     faults: bool = False
+    policy: str = "bad-ldm"
 
 
 class Carried(NamedTuple):
@@ -79,7 +81,10 @@ class Carried(NamedTuple):
 
 @dataclass
 class Lived:
-    """What was seen. `carried` is with results, `idle` without. `reports` and `users` are the committed records."""
+    """What was seen. `carried` is with results, `idle` without. `reports` and `users` are the committed records.
+
+    `balance`: (seconds since the city's time began, cov, load of each broker) as the leader told them.
+    """
 
     city: City
     begin_s: float
@@ -89,6 +94,7 @@ class Lived:
     users: list[dict[str, Any]]
     carried: Carried
     idle: Carried
+    balance: list[tuple[float, float, dict[str, float]]]
     killed: list[str]
     repeated_requests: int
 
@@ -151,10 +157,11 @@ class EmergencyFleet:
 @asynccontextmanager
 async def emergency_fleet(supervisor: Supervisor, spec: EmergencySpec) -> AsyncIterator[EmergencyFleet]:
     """Everything is up, and shelters and users are known."""
-    state, local = supervisor.state.resolve(), LocalSpec(sites=BROKERS, kind=spec.kind)
+    state = supervisor.state.resolve()
+    local = LocalSpec(sites=BROKERS, kind=spec.kind, homes={"policy": spec.policy, "every_s": _BALANCE_S})
     config = load_config(await launch(supervisor, local))
     await until_led(config, local.brokers)
-    city = City(Emergencies(spec.seed, spec.size))
+    city = City(Emergencies(spec.stay.seed, spec.stay.size))
     (state / SHELTERS).mkdir()
     (state / SHELTERS / "all.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, city.shelters())))
     feeds = [Feed(each, each, "http", each) for each in (REPORTS, USERS)]
@@ -163,11 +170,11 @@ async def emergency_fleet(supervisor: Supervisor, spec: EmergencySpec) -> AsyncI
     feeders = {each: Feeder(f"http://{http}", each) for each in (REPORTS, USERS)}
     async with pipeline_store_of(config) as store:
         tables = await create_datasets(store, config, DATASETS, feeds)
-        channels = await create_channels(store, channel_specs(spec.compress), tables, _MASTER)
+        channels = await create_channels(store, channel_specs(spec.stay.compress), tables, _MASTER)
         await supervisor.start(pipeline_command(config, _MASTER, "--http", http))
         await feeders[USERS].send(city.users(0.0))
         await _until(lambda: _filled(tables[SHELTERS], tables[USERS]), "shelters and users are known")
-        yield EmergencyFleet(supervisor, config, store, city, spec.compress, tables, channels, feeders)
+        yield EmergencyFleet(supervisor, config, store, city, spec.stay.compress, tables, channels, feeders)
 
 
 class _Run:
@@ -176,6 +183,7 @@ class _Run:
         self.fleet = fleet
         self.progress = progress
         self.killed: list[str] = []
+        self.balance: list[tuple[float, float, dict[str, float]]] = []
         self.archives = {each: Archive(fleet.tables[each]) for each in (REPORTS, USERS)}
 
     async def live(self) -> Lived:
@@ -191,12 +199,9 @@ class _Run:
             str(self.fleet.config.path),
             str(folder / f"{name}.journal"),
             str(folder / "begin"),
-            spec.seed,
-            spec.size,
-            spec.compress,
+            spec.stay,
             part,
             _PARTS,
-            spec.away,
         )
         file = folder / f"{name}.json"
         file.write_bytes(msgspec.json.encode(wanted))
@@ -204,13 +209,13 @@ class _Run:
         return await Command.start(CommandSpec(name, "clients", argv, start_s=120.0), folder)
 
     async def _play(self, residents: list[Command]) -> Lived:
-        fleet, size = self.fleet, self.spec.size
+        fleet, size = self.fleet, self.spec.stay.size
         begin_s = time.time() + _LEAD_IN_S
         (fleet.folder / "begin").write_text(repr(begin_s))
         for each in residents:
             each.send(signal.SIGUSR1)
         async with asyncio.TaskGroup() as tasks:
-            looking = tasks.create_task(self._look())
+            looking = tasks.create_task(self._look(begin_s))
             walking = tasks.create_task(fleet.walk(begin_s))
             killing = tasks.create_task(self._kill(begin_s)) if self.spec.faults else None
             reporting = tasks.create_task(fleet.report(begin_s, self.progress))
@@ -243,21 +248,27 @@ class _Run:
             list(self.archives[USERS].rows()),
             _between(carrying, carried),
             _between(carried, idle),
+            self.balance,
             self.killed,
             sum(each.repeated for each in fleet.feeders.values()),
         )
 
     # What happens meanwhile
 
-    async def _look(self) -> None:
+    async def _look(self, begin_s: float) -> None:
         while True:
             await asyncio.sleep(_LOOK_S)
             for archive in self.archives.values():
                 await archive.look()
+            with suppress(LinkDown, LeaseLost, TimeoutError):  # nobody leads just now
+                async with asyncio.timeout(_LOOK_S), operator_of(self.fleet.config) as operator:
+                    told = await operator.homes()
+                loads = {each.broker: each.load_bytes_per_s for each in told.brokers}
+                self.balance.append((time.time() - begin_s, told.cov, loads))
 
     async def _kill(self, begin_s: float) -> None:
         """-9: the pipeline in the middle of executions, a broker, both coordinators in turn, an agent."""
-        size, fleet, chance = self.spec.size, self.fleet, random.Random(self.spec.seed)
+        size, fleet, chance = self.spec.stay.size, self.fleet, random.Random(self.spec.stay.seed)
         broker = chance.choice(sorted(fleet.config.brokers))
         victims = ("pipeline", broker, "coordinator-1", "coordinator-2", "pipeline", f"agent-{broker}", "pipeline")
         between_s = (0.9 * size.end_s - size.last_subscription_s) / len(victims)
@@ -285,7 +296,7 @@ class _Run:
         table = self.fleet.tables[REPORTS]
 
         async def committed() -> bool:
-            return (await table.head()).rows() >= self.spec.size.reports
+            return (await table.head()).rows() >= self.spec.stay.size.reports
 
         await _until(committed, "every report is committed")
         version = (await table.head()).version

@@ -42,21 +42,24 @@ _LATEST_BACK = 0.8  # of the time: who was away is back by then
 _encode = msgspec.json.Encoder().encode
 
 
-class ResidentsSpec(msgspec.Struct, frozen=True):
-    """This process has the residents whose number is `part` modulo `parts`. `away`: the share that goes offline once.
+class Stay(msgspec.Struct, frozen=True):
+    """In which city, and how. `compress`: how many times as fast. `away`: the share of residents that goes offline."""
 
-    `compress`: how many times as fast as in the city.
-    """
+    seed: int
+    size: Size
+    compress: float
+    away: float = 0.1
+
+
+class ResidentsSpec(msgspec.Struct, frozen=True):
+    """This process has the residents whose number is `part` modulo `parts`."""
 
     config: str
     journal: str
     begin: str
-    seed: int
-    size: Size
-    compress: float
+    stay: Stay
     part: int
     parts: int
-    away: float
 
 
 class Subscribed(msgspec.Struct, frozen=True, tag=True):
@@ -107,25 +110,29 @@ def read_journal(path: Path) -> list[Event]:
     return [_decoder.decode(line) for line in path.read_bytes().splitlines()]
 
 
+def _ignore(_user: int, _channel: int, _notification: Notification) -> None:
+    pass
+
+
 class Residents:
     def __init__(self, spec: ResidentsSpec) -> None:
         self._spec = spec
         self._config = load_config(Path(spec.config))
-        self._city = City(Emergencies(spec.seed, spec.size))
+        self._city = City(Emergencies(spec.stay.seed, spec.stay.size))
         self._journal = os.open(spec.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._crew = Crew()
 
     async def run(self, stopped: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._begin)
-        say_ready(residents=len(range(self._spec.part, self._spec.size.subscribers, self._spec.parts)))
+        say_ready(residents=len(range(self._spec.part, self._spec.stay.size.subscribers, self._spec.parts)))
         await stopped.wait()
         await self._crew.close()
         os.close(self._journal)
 
     def _begin(self) -> None:
         spec, begin_s = self._spec, float(Path(self._spec.begin).read_text())
-        for number in range(spec.part, spec.size.subscribers, spec.parts):
-            resident = Resident(number, self._city, self._config, spec, self._write)
+        for number in range(spec.part, spec.stay.size.subscribers, spec.parts):
+            resident = Resident(number, self._city, self._config, spec.stay, self._write)
             self._crew.start(resident.live(begin_s), f"resident {number}")
 
     def _write(self, event: Event) -> None:
@@ -133,26 +140,37 @@ class Residents:
 
 
 class Resident:
-    """One subscriber, with one client at a time."""
+    """One subscriber, with one client at a time. It comes to the broker that is nearest in the city."""
 
     def __init__(
-        self, number: int, city: City, config: Config, spec: ResidentsSpec, write: Callable[[Event], None]
+        self,
+        number: int,
+        city: City,
+        config: Config,
+        stay: Stay,
+        write: Callable[[Event], None],
+        *,
+        also: Callable[[int, int, Notification], None] = _ignore,
     ) -> None:
+        """`also(number, channel, notification)` is told of what comes."""
         self._number = number
         self._city = city
         self._config = config
-        self._compress = spec.compress
+        self._compress = stay.compress
         self._write = write
+        self._also = also
         self._overhead = _overhead_of(config.dialect)
         crowd = city.emergencies.crowd
         mine = slice(crowd.first[number], crowd.first[number + 1])
         self._login_s = float(crowd.login_s[number])
         self._wishes = list(zip(crowd.key[mine].tolist(), crowd.since_s[mine].tolist(), strict=True))
         self._positions: dict[int, int] = {}
-        chance = random.Random(spec.seed * 1_000_003 + number)
+        brokers = sorted(config.brokers)
+        self._home = brokers[int(crowd.distance_km[number].argmin())]
+        chance = random.Random(stay.seed * 1_000_003 + number)
         self._away_s: tuple[float, float] | None = None
-        if chance.random() < spec.away:
-            window = spec.size.last_subscription_s, _LATEST_BACK * spec.size.end_s
+        if chance.random() < stay.away:
+            window = stay.size.last_subscription_s, _LATEST_BACK * stay.size.end_s
             self._away_s = tuple(sorted(chance.uniform(*window) for _ in range(2)))  # type: ignore[assignment]  # two
 
     async def live(self, begin_s: float) -> None:
@@ -172,6 +190,7 @@ class Resident:
 
     async def _present(self, begin_s: float) -> None:
         async with open_client(self._config, name=user_name(self._number)) as client, asyncio.TaskGroup() as tasks:
+            client.set_home(self._home)
             for asked, since_s in self._wishes:
                 tasks.create_task(self._follow(client, asked, begin_s, since_s))
 
@@ -181,9 +200,10 @@ class Resident:
         try:
             async for notification in subscription:
                 self._write(self._got(notification, asked, subscription.home))
+                self._also(self._number, self._city.emergencies.asked[asked].channel, notification)
                 subscription.acknowledge(notification)
         finally:
-            self._positions[asked] = subscription.position
+            self._positions[asked], self._home = subscription.position, subscription.home
 
     async def _subscribed(self, client: Client, asked: int) -> ChannelSubscription:
         """Servers are killed meanwhile: it asks until it is answered."""
