@@ -16,7 +16,7 @@ from nearcast.domain.log import REPLICAS, LogSpec
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
-from nearcast.wire.channels import Notice, Result, Want, Wish
+from nearcast.wire.channels import MOST_NEAR, AtHome, Follow, Notice, Resident, Result, Want, Wish
 from nearcast.wire.dialect import NEWEST, Dialect
 from nearcast.wire.envelope import (
     END,
@@ -109,6 +109,22 @@ subscriptions = st.builds(Subscription, names, st.lists(st.tuples(names, names |
 st.register_type_strategy(Wish, st.builds(Wish, subscriptions, st.none() | numbers, times))
 st.register_type_strategy(Want, st.builds(Want, subscriptions, times))
 st.register_type_strategy(Notice, st.builds(Notice, names, st.builds(Result, numbers, numbers, st.binary(max_size=50))))
+near = st.lists(st.tuples(names, times), max_size=MOST_NEAR).map(tuple)
+wishes = st.lists(st.from_type(Wish), max_size=3).map(tuple)
+st.register_type_strategy(Follow, st.builds(Follow, names, times, wishes, near))
+
+
+# Nor does anybody follow a key that is not named.
+@st.composite
+def at_homes(draw: st.DrawFn) -> AtHome:
+    keys = draw(st.lists(st.tuples(names, rates), max_size=5).map(tuple))
+    followed = st.lists(st.integers(0, len(keys) - 1), unique=True).map(tuple) if keys else st.just(())
+    residents = st.lists(st.builds(Resident, names, followed, near), max_size=4).map(tuple)
+    left = st.lists(names, max_size=3).map(tuple)
+    return AtHome(draw(names), draw(u64), draw(numbers), keys, draw(residents), draw(left))
+
+
+st.register_type_strategy(AtHome, at_homes())
 messages = st.sampled_from(kinds).flatmap(st.from_type)
 on_topic = st.sampled_from(get_args(control.OnTopic)).flatmap(st.from_type)
 

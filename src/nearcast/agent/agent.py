@@ -130,6 +130,7 @@ class Agent:
         self._pool.reach(self.broker)
         self._pool.reach(self._bus)
         self._tick()
+        self.channels.start()
         if self._reporter is not None:
             self._reporter.start(self._crew)
         if self._survey is not None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from nearcast.brokers.pool import LinkPool
-from nearcast.control.channel_agent import ChannelAgent, Fetch, Publish, TellFollower, TellPipeline
+from nearcast.control.channel_agent import ChannelAgent, Fetch, Publish, TellCoordinator, TellFollower, TellPipeline
 from nearcast.control.instructions import Instruction
 from nearcast.domain.errors import MessageTooLarge, WireError
 from nearcast.transport.alarm import Alarm
@@ -27,7 +27,7 @@ from nearcast.wire.channels import (
     channel_subject,
     parts_of,
 )
-from nearcast.wire.control import Control, client_subject, seal, unseal
+from nearcast.wire.control import COORDINATOR_SUBJECT, Control, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
 
 _PATIENCE_S = 30.0
@@ -55,6 +55,9 @@ class Channels:
         self._dialect = dialect
         self._well = True  # the last question for results was answered
         self._alarm = Alarm(clock, self._tick)
+
+    def start(self) -> None:
+        self._tick()
 
     def close(self) -> None:
         self._alarm.cancel()
@@ -97,9 +100,14 @@ class Channels:
                         self._publish(subject, seal(part, self._dialect))
                 case Publish(notice):
                     for part in parts_of(notice):
-                        self._publish(channel_subject(notice.key), seal(part, self._dialect))
+                        data = seal(part, self._dialect)
+                        self._publish(channel_subject(notice.key), data)
+                        self.machine.published(notice.key, len(data))
                 case TellPipeline(message):
                     self._pool.publish(self._bus, PIPELINE_SUBJECT, seal(message, self._dialect))
+                case TellCoordinator(message):
+                    if self._pool.up(self._bus):
+                        self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(message, self._dialect))
                 case Fetch(url, pull):
                     self._crew.start(self._fetch(url, pull), f"results of {pull.channel}")
                 case _:

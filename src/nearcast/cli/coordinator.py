@@ -52,6 +52,7 @@ async def _serve(config: Config, stopped: asyncio.Event) -> None:
         fleet=_fleet(config),
         journal=journal,
         sites=sites,
+        homes=config.homes,
     )
     coordinator.start()
     try:

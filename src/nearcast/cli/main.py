@@ -29,6 +29,7 @@ COMMANDS = {
     "procedure": "procedure.app:app",
     "pipeline": "pipeline.app:app",
     "subscription": "subscription.app:app",
+    "homes": "homes:show_homes",
     "lab": "lab.app:app",
     "bench": "bench.app:app",
 }

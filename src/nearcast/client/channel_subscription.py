@@ -15,7 +15,7 @@ from nearcast.domain.channel import Missed, Notification, Subscription
 from nearcast.domain.errors import ChannelError, LinkClosed, NearcastError
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
-from nearcast.wire.channels import Following, Notice, Refusal, Result, channel_subject
+from nearcast.wire.channels import Follow, Following, Near, Notice, Refusal, Result, channel_subject
 from nearcast.wire.control import AGENT_SUBJECT, seal, unseal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.rejects import Rejects
@@ -47,6 +47,7 @@ class ChannelSubscription:
         buffer: int,
         automatic: bool,
         closed: Callable[[str], None],
+        near: Callable[[], Near] = tuple,
     ) -> None:
         self.machine = machine
         self.id = f"{machine.client}/{machine.key}"
@@ -58,6 +59,7 @@ class ChannelSubscription:
         self._size = buffer
         self._automatic = automatic
         self._closed = closed
+        self._near = near
         self._alarm = Alarm(clock, self._tick)
         self._buffer: deque[Notification] = deque()
         self._parts: dict[int, dict[int, Notice]] = {}
@@ -169,6 +171,8 @@ class ChannelSubscription:
         for each in instructions:
             match each:
                 case Say(broker, message):
+                    if isinstance(message, Follow) and (near := self._near()):
+                        message = msgspec.structs.replace(message, near=near)
                     self._pool.publish(broker, AGENT_SUBJECT, seal(message, self._dialect))
                 case Attach(broker):
                     self._attach(broker)

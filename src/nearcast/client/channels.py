@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 
+from nearcast.brokers.link import LearnAddresses, forget_addresses
 from nearcast.brokers.pool import LinkPool
 from nearcast.client.channel_subscription import ChannelSubscription, OnMissed
 from nearcast.control.channel_subscriber import ChannelSubscriber
@@ -11,14 +12,14 @@ from nearcast.control.timing import Timing
 from nearcast.domain.channel import ChannelSpec, Value
 from nearcast.domain.errors import ChannelError, ConfigError, LinkClosed, LinkDown
 from nearcast.transport.clock import Clock
-from nearcast.wire.channels import Describe, Described, Following, Notice, Refusal
+from nearcast.wire.channels import Describe, Described, Following, Near, Notice, Refusal
 from nearcast.wire.control import AGENT_SUBJECT, seal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.rejects import Rejects
 
 
 class Channels:
-    """`brokers` gives those that there are now."""
+    """`brokers` gives those that there are now, `near` those that were measured to be near."""
 
     def __init__(
         self,
@@ -30,6 +31,8 @@ class Channels:
         timing: Timing,
         dialect: Dialect,
         rejects: Rejects,
+        learn: LearnAddresses = forget_addresses,
+        near: Callable[[], Near] = tuple,
     ) -> None:
         self._client = client
         self._pool = pool
@@ -38,6 +41,8 @@ class Channels:
         self._timing = timing
         self._dialect = dialect
         self._rejects = rejects
+        self._learn = learn
+        self._near = near
         self._subscriptions: dict[str, ChannelSubscription] = {}  # by key
         self._described: dict[str, asyncio.Future[Described]] = {}
         self._home = ""
@@ -73,6 +78,7 @@ class Channels:
             buffer=buffer,
             automatic=automatic,
             closed=self._forget,
+            near=self._near,
         )
         try:
             async with asyncio.timeout(until_s - self._clock.now()):
@@ -118,6 +124,8 @@ class Channels:
             if asked is not None and not asked.done():
                 asked.set_result(message)
             return
+        if isinstance(message, Following) and message.addresses:
+            self._learn(message.addresses)
         subscription = self._subscriptions.get(message.key)
         if subscription is not None:
             subscription.answered(message, broker)
@@ -125,6 +133,11 @@ class Channels:
     def link_changed(self, broker: str, up: bool) -> None:
         for subscription in list(self._subscriptions.values()):
             subscription.link_changed(broker, up)
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """Where it has subscriptions: one broker, unless it is moving."""
+        return tuple(dict.fromkeys(each.home for each in self._subscriptions.values()))
 
     def close(self) -> None:
         """All go offline."""
@@ -135,13 +148,18 @@ class Channels:
     # Within
 
     def _homes(self) -> tuple[str, ...]:
-        """Brokers by which channels can be had, the best first: the one that was said, or one that our name gives."""
-        brokers = self._brokers()
-        at = brokers.index(self._home) if self._home in brokers else stable_key(self._client) % len(brokers)
-        return (*brokers[at:], *brokers[:at])
+        """Brokers by which channels can be had, the best first: where our others are or the last one was, the one that
+        was said, or one that our name gives.
+        """
+        brokers, home = self._brokers(), (*self.homes, self._home)[0]
+        at = brokers.index(home) if home in brokers else stable_key(self._client) % len(brokers)
+        turned = (*brokers[at:], *brokers[:at])
+        return turned if home in {"", turned[0]} else (home, *turned)
 
     def _forget(self, key: str) -> None:
-        self._subscriptions.pop(key, None)
+        gone = self._subscriptions.pop(key, None)
+        if gone is not None:
+            self._home = gone.home
 
 
 def _unanswered(channel: str, timeout_s: float) -> str:

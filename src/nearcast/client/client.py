@@ -36,7 +36,7 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
-from nearcast.wire.channels import Described, Following, Notice, Refusal
+from nearcast.wire.channels import MOST_NEAR, Described, Following, Near, Notice, Refusal
 from nearcast.wire.control import AGENT_SUBJECT, Generation, Unsure, Welcome, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.places import Echo
@@ -53,7 +53,8 @@ class Client:
     without them, such topics can be neither published on nor read.
 
     With a `pace` it finds out where it is and what the fleet's time is, and says so to the agents of the brokers in
-    use. A client that moves names the broker nearest to it as its `gateway`, and another one with `set_gateway`.
+    use. A client that moves names the broker nearest to it as its `gateway`, and another one with `set_gateway`. One
+    that `seeks_home` says so also when it has channels only, so that its home can be near.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Client:
         pace: Pace | None = None,
         gateway: str = "",
         logs: LogSites | None = None,
+        seeks_home: bool = False,
     ) -> None:
         try:
             validate_topic(name)  # it is part of a subject that agents answer on
@@ -105,13 +107,17 @@ class Client:
             timing=self._timing,
             dialect=dialect,
             rejects=self.rejects,
+            learn=learn,
+            near=self._near,
         )
+        self._seeks_home = seeks_home and pace is not None
         self._time = FleetTime()
         self._tally = Tally(name, self._time)
         self._count_every_s = count_every_s
         self._learn = learn
         self._logs = logs
         self._counting = False
+        self._surveying = False
         self._closed = False
         self._survey: Survey | None = None
         if pace is not None:
@@ -304,6 +310,8 @@ class Client:
         in time.
         """
         self._must_be_open()
+        if self._seeks_home:
+            self._survey_begins()
         return await self._channels.subscribe(
             channel,
             parameters or {},
@@ -455,14 +463,26 @@ class Client:
         if self._count_every_s is not None:
             self._tally.begin(self._clock.now())
             self._crew.start(self._tell_often(self._count_every_s), f"counts of {self.name}")
-        if self._survey is not None:
+        self._survey_begins()
+
+    def _survey_begins(self) -> None:
+        if self._survey is not None and not self._surveying:
+            self._surveying = True
             self._survey.start()
 
+    def _near(self) -> Near:
+        """The brokers that are near, once we know."""
+        now = self._clock.now()
+        if self._survey is None or not self._seeks_home or not self._survey.machine.surveyed(now):
+            return ()
+        return self._survey.machine.nearest_s(now)[:MOST_NEAR]
+
     def _used(self) -> list[str]:
-        """Brokers where this client has topics."""
+        """Brokers where this client has topics, or seeks a home for its channels."""
+        homes = self._channels.homes if self._seeks_home else ()
         targets = (each.machine.targets for each in self._publications.values())
         attached = (each.brokers for each in self._subscriptions.values())
-        return list(dict.fromkeys(chain(*targets, *attached)))
+        return list(dict.fromkeys(chain(*targets, *attached, homes)))
 
     async def _tell_often(self, every_s: float) -> None:
         while True:

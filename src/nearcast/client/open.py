@@ -9,6 +9,7 @@ from nearcast.brokers.connect import connector
 from nearcast.brokers.log import LogSites
 from nearcast.client.client import Client
 from nearcast.control.whereabouts import CLIENT_PACE
+from nearcast.policies.placements import NEAREST
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.directory import Directory
@@ -37,6 +38,7 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
         pace=CLIENT_PACE if config.counts else None,
         gateway=gateway,
         logs=LogSites(directory.servers, name=name, clock=SystemClock()),
+        seeks_home=config.homes.placement == NEAREST,
     )
 
 

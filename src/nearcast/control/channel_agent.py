@@ -15,17 +15,20 @@ from collections.abc import Iterable
 
 import msgspec
 
+from nearcast.control.followers import Followers
 from nearcast.control.instructions import Instruction
 from nearcast.control.timing import Timing
 from nearcast.control.wanted import Teller
 from nearcast.domain.channel import Subscription
 from nearcast.wire.channels import (
+    AtHome,
     Committed,
     Describe,
     Described,
     Follow,
     Following,
     Known,
+    Near,
     Notice,
     Pull,
     Pulled,
@@ -57,6 +60,10 @@ class Publish(Instruction, frozen=True):
 
 class TellPipeline(Instruction, frozen=True):
     message: ToPipeline
+
+
+class TellCoordinator(Instruction, frozen=True):
+    message: AtHome
 
 
 class Fetch(Instruction, frozen=True):
@@ -92,6 +99,7 @@ class _Channel(msgspec.Struct):
     keys: dict[str, None] = msgspec.field(default_factory=dict)
     need: dict[str, int] = msgspec.field(default_factory=dict)  # what came after this execution is to be pulled
     pulling: Pull | None = None
+    pulled: frozenset[str] = frozenset()  # the keys of `pulling`
     retry_s: float = -math.inf
     parts: dict[int, dict[int, tuple[str, ...]]] = msgspec.field(default_factory=dict)
 
@@ -105,10 +113,18 @@ class _Channel(msgspec.Struct):
                 self.wants(key, self.heard)
         self.heard = execution
 
+    def pull(self, broker: str, name: str) -> Pull:
+        """All that is needed now, in one question."""
+        self.pulling = Pull(broker, name, tuple(self.need.items()))
+        self.pulled, self.need = frozenset(self.need), {}
+        return self.pulling
+
+    def answered(self) -> None:
+        self.pulling, self.pulled = None, frozenset()
+
     def settled(self, key: str) -> int:
         """The execution up to which nothing is to be pulled for it."""
-        behind = key in self.need or (self.pulling is not None and any(key == each for each, _ in self.pulling.after))
-        return 0 if behind else self.heard
+        return 0 if key in self.need or key in self.pulled else self.heard
 
 
 class ChannelAgent:
@@ -118,6 +134,7 @@ class ChannelAgent:
         self.broker = broker
         self.timing = timing
         self.teller = Teller(broker, session, timing)
+        self.followers = Followers(broker, session)
         self.keys: dict[str, _Key] = {}
         self.channels: dict[str, _Channel] = {}
         self.cached_bytes = 0
@@ -131,7 +148,7 @@ class ChannelAgent:
     def follow(self, message: Follow, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         for wish in message.wishes:
-            out += self._wished(message.client, wish, message.asked_s, now)
+            out += self._wished(message.client, wish, message.asked_s, message.near, now)
         return [*out, *self._work(now)]
 
     def unfollow(self, message: Unfollow, now: float) -> list[Instruction]:
@@ -147,18 +164,29 @@ class ChannelAgent:
     def describe(self, message: Describe) -> list[Instruction]:
         return [TellPipeline(msgspec.structs.replace(message, broker=self.broker))]
 
+    # From the coordinator
+
     def rehome(self, message: Rehome) -> list[Instruction]:
         """Clients that follow something here are told to go; whoever is not here is passed over."""
         out: list[Instruction] = []
-        for key, entry in self.keys.items():
-            for client, home in message.moves if entry.last is not None else ():
-                follower = entry.followers.get(client)
-                if follower is not None:
-                    after = max(entry.last or 0, entry.begin) if follower.after is None else follower.after
-                    lease_s = self.timing.absent_s
-                    answer = Following(key, after, follower.after, follower.asked_s, lease_s, home)
-                    out.append(TellFollower(client, answer))
+        for client, home in message.moves:
+            addresses = tuple(each for each in message.addresses if each[0] == home)
+            for key in self.followers.keys_of(client):
+                entry = self.keys[key]
+                if entry.last is None:
+                    continue  # nobody is answered before the pipeline knows of it
+                follower = entry.followers[client]
+                after = max(entry.last, entry.begin) if follower.after is None else follower.after
+                lease_s = self.timing.absent_s
+                answer = Following(key, after, follower.after, follower.asked_s, lease_s, home, addresses)
+                out.append(TellFollower(client, answer))
         return out
+
+    # To the broker
+
+    def published(self, key: str, size_bytes: int) -> None:
+        """So much was handed to the broker, once for all who have subscribed."""
+        self.followers.published(key, size_bytes)
 
     # From the pipeline
 
@@ -202,14 +230,15 @@ class ChannelAgent:
         channel = self.channels.get(pull.channel)
         if channel is None or channel.pulling != pull:
             return []
-        channel.pulling = None
-        found = dict(answer.results)
+        channel.answered()
+        found, cut = dict(answer.results), dict(answer.cut)
         out: list[Instruction] = []
         for key, after in pull.after:
             entry = self.keys.get(key)
             if entry is not None and entry.last is not None:
-                out += self._publish(key, entry, found.get(key, ()), answer)
-                out += self._send_missing(key, entry, after, found.get(key, ()), answer)
+                missing = found.get(key, ())
+                out += self._publish(key, entry, missing, answer)
+                out += self._send_missing(key, entry, after, missing, until=answer.until, cut=cut.get(key, 0))
                 if answer.until < channel.heard:
                     channel.wants(key, answer.until)
                 for lacks in [each.lacks for each in entry.followers.values() if each.lacks is not None]:
@@ -222,7 +251,7 @@ class ChannelAgent:
         channel = self.channels.get(pull.channel)
         if channel is None or channel.pulling != pull:
             return []
-        channel.pulling = None
+        channel.answered()
         channel.retry_s = now + self.timing.retry_s
         for key, after in pull.after:
             if key in channel.keys:
@@ -236,7 +265,8 @@ class ChannelAgent:
         first = next(iter(self._leases), None)
         lease_s = math.inf if first is None else self.keys[first[0]].followers[first[1]].until_s
         waiting = [each.retry_s for each in self.channels.values() if self._url and each.need and each.pulling is None]
-        return min([lease_s, *waiting, self.teller.wake_s() if self._spoken else math.inf])
+        told_s = self.teller.wake_s() if self._spoken else math.inf
+        return min([lease_s, *waiting, told_s, self.followers.wake_s()])
 
     def tick(self, now: float) -> list[Instruction]:
         while self._leases:
@@ -245,7 +275,8 @@ class ChannelAgent:
             if now < follower.until_s:
                 break
             self._remove(key, client, self._hold_s(follower), now)
-        return self._work(now)
+        told = [TellCoordinator(message) for message in self.followers.tick(now)]
+        return [*told, *self._work(now)]
 
     # Within, followers
 
@@ -254,7 +285,7 @@ class ChannelAgent:
         """Whether anybody follows anything, or the pipeline still has to be told that nobody does."""
         return bool(self.teller.wants) or self.teller.unsaid
 
-    def _wished(self, client: str, wish: Wish, asked_s: float, now: float) -> list[Instruction]:
+    def _wished(self, client: str, wish: Wish, asked_s: float, near: Near, now: float) -> list[Instruction]:
         subscription = wish.subscription
         key = subscription.key
         entry = self.keys.get(key)
@@ -270,6 +301,7 @@ class ChannelAgent:
             follower.until_s, follower.asked_s, follower.lacks = until_s, asked_s, None
             follower.after, follower.keep_s = wish.after, wish.keep_s
             self._leases.move_to_end((key, client))
+        self.followers.follows(client, key, near, now)
         held = self.teller.wants.get(key)
         if held is None or held.hold_s < self._hold_s(follower):
             self.teller.want(key, Want(subscription, self._hold_s(follower)))
@@ -295,10 +327,12 @@ class ChannelAgent:
         entry = self.keys[key]
         del entry.followers[client]
         del self._leases[key, client]
+        self.followers.leaves(client, key, now)
         entry.held_s = max(entry.held_s, now + hold_s)
         if entry.followers:
             return
         self.teller.drop(key, entry.held_s - now)
+        self.followers.dropped(key)
         del self.keys[key]
         self._forget(entry)
         channel = self.channels.get(entry.subscription.channel)
@@ -353,7 +387,7 @@ class ChannelAgent:
         return out
 
     def _send_missing(
-        self, key: str, entry: _Key, after: int, found: tuple[Result, ...], answer: Pulled
+        self, key: str, entry: _Key, after: int, found: tuple[Result, ...], *, until: int, cut: int
     ) -> list[Instruction]:
         """To each that lacks something: what there is, and a mark behind it, up to which there is nothing more."""
         out: list[Instruction] = []
@@ -363,12 +397,12 @@ class ChannelAgent:
                 continue
             wanted = [each for each in found if each.execution > lacks]
             out += [_to(client, key, each) for each in wanted]
-            end, cut = wanted[-1].execution if wanted else lacks, dict(answer.cut).get(key, 0)
-            if answer.until > end:
-                mark = Result(answer.until, max(end, cut), b"", cut)
+            end = wanted[-1].execution if wanted else lacks
+            if until > end:
+                mark = Result(until, max(end, cut), b"", cut)
                 out.append(TellFollower(client, Notice(key, mark, 0, 0)))
-            done = entry.last is None or answer.until >= entry.last
-            follower.lacks = None if done else max(answer.until, end)
+            done = entry.last is None or until >= entry.last
+            follower.lacks = None if done else max(until, end)
         return out
 
     def _keep(self, key: str, entry: _Key, result: Result) -> None:
@@ -399,8 +433,7 @@ class ChannelAgent:
         for name, channel in self.channels.items():
             if not channel.need or channel.pulling is not None or now < channel.retry_s or not self._url:
                 continue
-            channel.pulling, channel.need = Pull(self.broker, name, tuple(channel.need.items())), {}
-            out.append(Fetch(self._url, channel.pulling))
+            out.append(Fetch(self._url, channel.pull(self.broker, name)))
         return out
 
 

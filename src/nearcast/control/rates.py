@@ -49,6 +49,11 @@ class MovingRates:
         found[: len(known)] = known / (slots * self._slot_s)
         return found
 
+    def forget(self, which: int) -> None:
+        """Another thing may have its number from now on."""
+        if which < self._sums.shape[1]:
+            self._sums[:, which] = 0.0
+
     def _slot(self, at_s: float) -> int:
         return math.floor(at_s / self._slot_s)
 
@@ -56,3 +61,37 @@ class MovingRates:
         for passed in range(max(self._last + 1, slot - len(self._sums) + 1), slot + 1):
             self._sums[passed % len(self._sums)] = 0.0
         self._last = max(self._last, slot)
+
+
+class KeyRates:
+    """Of things that come and go by name. What was added since the last look counts as of that look."""
+
+    __slots__ = ("_added", "_free", "_numbers", "_rates")
+
+    def __init__(self, window_s: float, slot_s: float) -> None:
+        self._rates = MovingRates(window_s, slot_s)
+        self._added: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
+        self._free: list[int] = []
+
+    def add(self, key: str, size_bytes: int) -> None:
+        self._added[key] = self._added.get(key, 0) + size_bytes
+
+    def forget(self, key: str) -> None:
+        self._added.pop(key, None)
+        number = self._numbers.pop(key, None)
+        if number is not None:
+            self._rates.forget(number)
+            self._free.append(number)
+
+    def look(self, now_s: float) -> dict[str, float]:
+        """Bytes a second by key; those of which nothing was heard are missing."""
+        for key in self._added:
+            if key not in self._numbers:
+                self._numbers[key] = self._free.pop() if self._free else len(self._numbers)
+        if self._added:
+            which = np.array([self._numbers[key] for key in self._added], dtype=np.int64)
+            self._rates.add(now_s, which, np.array(list(self._added.values()), dtype=np.float64))
+            self._added.clear()
+        found = self._rates.rates(now_s, len(self._numbers) + len(self._free)).tolist()
+        return {key: found[number] for key, number in self._numbers.items()}

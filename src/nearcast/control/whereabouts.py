@@ -103,6 +103,7 @@ class Whereabouts:
         self._number = 0
         self._rounds = 0
         self._round_s: float | None = None
+        self._begun_s: float | None = None
         self._tell_s: float | None = None
         self._told: dict[str, Located] = {}
 
@@ -136,6 +137,13 @@ class Whereabouts:
             found = {broker: access_s + rtt_s for broker, rtt_s in self._peers[self.gateway].onward_s}
         found |= self.rtts_s(now)
         return tuple(sorted(found.items(), key=lambda each: (each[1], each[0]))[:MOST_RTTS])
+
+    def surveyed(self, now: float) -> bool:
+        """Whether all brokers that are probed have been measured, or have had the time to answer."""
+        if self._begun_s is None:
+            return False
+        measured = (self.rtt_s(broker, now) is not None for broker in (*self._used, *self.linked))
+        return now >= self._begun_s + LATE_S or all(measured)
 
     @property
     def linked(self) -> tuple[str, ...]:
@@ -215,6 +223,7 @@ class Whereabouts:
         if self._round_s is not None and now < self._round_s:
             return []
         self._rounds += 1
+        self._begun_s = now if self._begun_s is None else self._begun_s
         self._round_s = now + self._pace.after_s(self._rounds - 1)
         for number in [number for number, (_, sent_s) in self._pending.items() if now >= sent_s + LATE_S]:
             del self._pending[number]

@@ -233,6 +233,9 @@ class Brokers:
         if left:
             some = ", ".join(left[:MOST_TOPICS]) + (", ..." if len(left) > MOST_TOPICS else "")
             raise BrokerRefused(f"broker {name!r} is not empty: {len(left)} topics are still there ({some})")
+        people = self._leader.at_home(name)
+        if people:
+            raise BrokerRefused(f"broker {name!r} is not empty: {people} subscribers of channels are still there")
         kept = self._kept(name)
         if kept:
             raise BrokerRefused(

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import random
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
@@ -18,11 +19,13 @@ from nearcast.control.agenda import Agenda
 from nearcast.control.instructions import Command, Instruction
 from nearcast.control.loop import LoopSettings
 from nearcast.control.move import Move, OpenSegment, Save, SealSegment
+from nearcast.control.rehoming import HomesSettings
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers, Fleet
 from nearcast.coordinator.decisions import Decisions, Why
+from nearcast.coordinator.homes import SubscriberHomes
 from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.orders import Orders
@@ -47,6 +50,7 @@ from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.brokers import BrokerOrder
+from nearcast.wire.channels import AtHome, Rehome
 from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Ack,
@@ -66,6 +70,7 @@ from nearcast.wire.control import (
     unseal,
 )
 from nearcast.wire.dialect import Dialect
+from nearcast.wire.homes import HomesOrder
 from nearcast.wire.loads import Load
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import Placed, PlacesOrder
@@ -83,7 +88,8 @@ OnMove = Callable[[str, int, str], None]
 class Coordinator:
     """`on_move(topic, epoch, phase)` is told of every phase that is written. Without `fleet`, it is the ring's brokers,
     and nobody rents further ones. `journal`: where decisions are kept, if not in `store`. `sites`: those that keep the
-    logs of persistent topics; without them there are none.
+    logs of persistent topics; without them there are none. `homes`: how subscribers of channels get theirs; `chance`
+    gives numbers between 0 and 1.
     """
 
     def __init__(
@@ -103,6 +109,8 @@ class Coordinator:
         fleet: Fleet | None = None,
         journal: Store | None = None,
         sites: LogSites | None = None,
+        homes: HomesSettings | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self.name = name
         self.rejects = Rejects()
@@ -134,13 +142,16 @@ class Coordinator:
         self.logs = Logs(self, sites, clock, self._crew)
         self.decisions = Decisions(self, Journal(journal or store), clock, self._crew)
         self._orders = Orders(self, self._answer, clock, self._crew)
-        settle_s = self.timing.retry_s + self.timing.linger_s
-        self.rebalancer = Rebalancer(self, loop or LoopSettings(), clock, self._crew, settle_s)
+        settle_s, loop = self.timing.retry_s + self.timing.linger_s, loop or LoopSettings()
+        homes = homes or HomesSettings()
+        self.homes = SubscriberHomes(self, homes, loop.settings, clock=clock, crew=self._crew, chance=chance)
+        self.rebalancer = Rebalancer(self, loop, clock, self._crew, settle_s)
 
     def start(self) -> None:
         self._pool.reach(self._bus)
         self._crew.start(self._lead(), f"leadership of {self.name}")
         self.rebalancer.start()
+        self.homes.start()
         self.logs.start()
 
     async def close(self) -> None:
@@ -254,11 +265,16 @@ class Coordinator:
             held=held,
             relieved=relieved,
         )
-        return replace(found, places=places_of(found, told, self.promises.slos))
+        places = places_of(found, told, self.promises.slos)
+        return replace(found, places=places, homes=self.homes.seen(found.brokers))
 
     @property
     def servers(self) -> Brokers:
         return self.brokers
+
+    def at_home(self, broker: str) -> int:
+        """How many subscribers of channels it has."""
+        return self.homes.residents.at_home(broker)
 
     def unheard(self) -> list[str]:
         """Brokers that have not reported lately, and whose agent has not been given up."""
@@ -340,6 +356,7 @@ class Coordinator:
             self.moves[record.topic] = self._machine(record, self.ring.owner(record.topic))
         self.brokers.taken_over(records.brokers)
         self.promises.taken_over(records.promises)
+        self.homes.forget()
         self.decisions.taken_over(loaded)
         for topic, move in list(self.moves.items()):
             for broker in move.participants:
@@ -357,6 +374,7 @@ class Coordinator:
             self.decisions.forget()
             self._overheard_s = -math.inf
             self.rebalancer.forget()
+            self.homes.forget()
             self.brokers.forget()
             for topic in list(self._changed):
                 self._wake(topic)
@@ -396,6 +414,8 @@ class Coordinator:
                 self.reports.heard(message, now)
             case Placed():
                 self.placed(message)
+            case AtHome():
+                self.homes.heard(message)
             case (
                 MoveOrder()
                 | StatusOrder()
@@ -407,6 +427,7 @@ class Coordinator:
                 | StandingOrder()
                 | SnapshotOrder()
                 | PlacesOrder()
+                | HomesOrder()
             ):
                 self._orders.take(message)
             case _:
@@ -469,6 +490,7 @@ class Coordinator:
         for broker in self.agents.lost(now):
             self.reports.forget(broker)
             self.places.forget(broker)
+            self.homes.lost(broker)
             for topic, move in list(self.moves.items()):
                 self.do(topic, move.agent_lost(broker))
         for topic in self._agenda.due(now):
@@ -528,7 +550,7 @@ class Coordinator:
         if self.leading and self.moves.get(topic) is move:
             self.do(topic, move.saved(self._clock.now()))
 
-    def say(self, broker: str, message: ToAgent) -> None:
+    def say(self, broker: str, message: ToAgent | Rehome) -> None:
         if self.leading:
             self._pool.publish(self._bus, agent_bus_subject(broker), seal(message, self._dialect))
 

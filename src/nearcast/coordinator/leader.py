@@ -41,6 +41,10 @@ class Leader(Protocol):
 
     def movable(self, topic: str) -> bool: ...
 
+    def at_home(self, broker: str) -> int:
+        """How many subscribers of channels it has."""
+        ...
+
     def begin(
         self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, stay: bool = False
     ) -> None:

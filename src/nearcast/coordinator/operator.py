@@ -38,6 +38,7 @@ from nearcast.wire.control import (
     unseal,
 )
 from nearcast.wire.dialect import Dialect
+from nearcast.wire.homes import HomesOrder, HomesTold
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import PlacesOrder, PlacesTold
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
@@ -154,6 +155,14 @@ class Operator:
         number = next(self._numbers)
         return await self._ask(PlacesOrder(self.name, number, topic), number, PlacesTold, timeout_s)
 
+    async def homes(self, *, timeout_s: float = 10.0) -> HomesTold:
+        """How subscribers are spread over brokers. Raises SnapshotError, or LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        found = await self._ask(HomesOrder(self.name, number), number, HomesTold, timeout_s)
+        if found.refused:
+            raise SnapshotError(found.refused)
+        return found
+
     async def snapshot(self, *, timeout_s: float = 30.0) -> bytes:
         """What a policy sees now, as a snapshot's file has it. Raises SnapshotError, or LeaseLost."""
         number = next(self._numbers)
@@ -194,7 +203,7 @@ class Operator:
             parts[message.part] = message.content
             if len(parts) < message.parts:
                 return
-        if isinstance(message, Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | PlacesTold):
+        if isinstance(message, Answered):
             asked = self._asked.get(message.number)
             if asked is not None and not asked.done():
                 asked.set_result(message)

@@ -7,6 +7,7 @@ from typing import Protocol
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers
 from nearcast.coordinator.decisions import Decisions, Why
+from nearcast.coordinator.homes import SubscriberHomes
 from nearcast.coordinator.leader import Leader
 from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.places import BrokerPlaces
@@ -20,6 +21,7 @@ from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.brokers import BrokerOrder
 from nearcast.wire.control import Answered, LoadOrder, MoveOrder, Order, Outcome, Status, StatusOrder
+from nearcast.wire.homes import HomesOrder
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import PlacesOrder, PlacesTold
 from nearcast.wire.promises import PART_BYTES, PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder
@@ -40,6 +42,7 @@ class Asked(Leader, Protocol):
     promises: Promises
     decisions: Decisions
     logs: Logs
+    homes: SubscriberHomes
     rebalancer: Rebalancer
 
 
@@ -66,6 +69,8 @@ class Orders:
             case PlacesOrder():
                 found = leader.places.with_topic(order.topic, self._clock.now())
                 self._answer(order.asker, PlacesTold(order.number, found))
+            case HomesOrder():
+                self._answer(order.asker, leader.homes.answer(order))
             case SnapshotOrder():
                 for part in self._snapshot(order.number):
                     self._answer(order.asker, part)

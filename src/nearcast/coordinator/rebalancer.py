@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import astuple
 from itertools import islice
 from typing import Protocol
 
@@ -18,13 +19,13 @@ from nearcast.control.restraint import Restraint, within_budget
 from nearcast.control.verify import objections
 from nearcast.coordinator.decisions import Decisions, Why
 from nearcast.domain.errors import BrokerRefused, ConfigError, LeaseLost, MoveRefused, SnapshotError
-from nearcast.domain.plan import Plan, Step
+from nearcast.domain.plan import HomeStep, Plan, Step
 from nearcast.domain.snapshot import Snapshot
 from nearcast.policies import epulsar
 from nearcast.policies.registry import policy_named
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
-from nearcast.wire.rebalancing import MOST_STEPS, PlannedStep, RebalanceOrder, Rebalancing, StepCounts
+from nearcast.wire.rebalancing import MOST_STEPS, PlannedHome, PlannedStep, RebalanceOrder, Rebalancing, StepCounts
 
 _log = logging.getLogger(__name__)
 _KEPT = 16  # plans that were shown and can still be applied
@@ -44,11 +45,30 @@ class Servers(Protocol):
         ...
 
 
+class Homes(Protocol):
+    """Subscribers, and where they are at home."""
+
+    def carry_out(self, plan: Plan) -> None:
+        """They are told to go, some at a time."""
+        ...
+
+    def left(self, steps: Iterable[HomeStep]) -> int:
+        """How many of them have yet to arrive."""
+        ...
+
+    def stop(self) -> None:
+        """No more are told."""
+        ...
+
+
 class Leader(Protocol):
     """What the loop needs of the coordinator that leads."""
 
     @property
     def servers(self) -> Servers: ...
+
+    @property
+    def homes(self) -> Homes: ...
 
     @property
     def leading(self) -> bool: ...
@@ -154,7 +174,7 @@ class Rebalancer:
         return self._begin(self._last, plan, at_once)
 
     def _begin(self, number: int, plan: Plan, at_once: int) -> Execution:
-        if self._running is not None and not self._running[1].over:
+        if self._running is not None and not self._over(self._running[1]):
             raise MoveRefused(f"plan {self._running[0]} is being carried out; stop it first, or wait")
         now = self.seen()
         if against := objections(plan, now, most=self._loop.most_moves):
@@ -166,13 +186,18 @@ class Rebalancer:
         self._restraint.relieved(plan.relieved, self._clock.now())
         if plan.rent:
             self._crew.start(self._rent(plan.rent), "servers are rented")
+        self._leader.homes.carry_out(plan)
         self._go_on(number, execution)
         return execution
 
     def _stop(self) -> None:
-        if self._running is None or self._running[1].over:
+        if self._running is None or self._over(self._running[1]):
             raise MoveRefused("no plan is being carried out")
         self._running[1].stop()
+        self._leader.homes.stop()
+
+    def _over(self, execution: Execution) -> bool:
+        return execution.over and not self._leader.homes.left(execution.plan.homes)
 
     def _go_on(self, number: int, execution: Execution) -> None:
         for step in execution.due(self._clock.now()):
@@ -232,7 +257,7 @@ class Rebalancer:
             timer.cancel()
             self._look.clear()
             self._looked_s = self._clock.now()
-            self._missed = self._running is not None and not self._running[1].over
+            self._missed = self._running is not None and not self._over(self._running[1])
             if self._missed or not self._leader.leading or self._leader.unheard():
                 continue
             try:
@@ -251,11 +276,12 @@ class Rebalancer:
         running = self._running[1] if self._running is not None and self._running[0] == number else None
         plan = self._plans[number] if running is None else running.plan
         steps = running or Execution(plan, self._loop.at_once, self._clock.now())
+        left = self._leader.homes.left(plan.homes) if running else len(plan.homes)
         return Rebalancing(
             asked,
             number,
             plan.policy,
-            _state(running),
+            _state(running, left),
             StepCounts(**steps.counts()),
             tuple(map(_planned, islice(steps.progress(), MOST_STEPS))),
             plan.rent,
@@ -264,13 +290,16 @@ class Rebalancer:
             plan.load_ratios,
             () if running else tuple(objections(plan, self.seen(), most=self._loop.most_moves)),
             automatic,
+            homes=tuple(PlannedHome(*astuple(step)) for step in plan.homes[:MOST_STEPS]),
+            homes_count=len(plan.homes),
+            homes_left=left,
         )
 
 
-def _state(running: Execution | None) -> str:
+def _state(running: Execution | None, homes_left: int) -> str:
     if running is None:
         return "proposed"
-    if running.over:
+    if running.over and not homes_left:
         return "stopped" if running.stopped else "done"
     return "stopping" if running.stopped else "running"
 

@@ -61,11 +61,13 @@ def least_loaded(arrival: Arrival) -> int:
     return int(arrival.load.argmin())
 
 
+NEAREST, LEAST_LOADED = "nearest", "least-loaded"
+
 PLACEMENTS: dict[str, Placement] = {
-    "nearest": nearest,
+    NEAREST: nearest,
     "round-robin": round_robin,
     "random": at_random,
-    "least-loaded": least_loaded,
+    LEAST_LOADED: least_loaded,
 }
 
 

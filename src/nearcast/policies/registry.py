@@ -28,6 +28,9 @@ POLICIES: dict[str, Policy] = {
     bad_groups.NAME: bad_groups.bad_groups,
 }
 
+HOME_POLICIES = (bad.LDM, bad.SDM, bad.SHUFFLE, bad_groups.NAME)
+"""Those that give subscribers homes; the others move topics."""
+
 
 def policy_named(name: str) -> Policy:
     try:

@@ -11,6 +11,7 @@ from nearcast.agent import Agent
 from nearcast.agent.analyzer import Analyzer
 from nearcast.client import Client, Subscription
 from nearcast.control.loop import LoopSettings
+from nearcast.control.rehoming import HomesSettings
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import AGENT_PACE, CLIENT_PACE
@@ -125,7 +126,9 @@ class Deployment:
         self.network.crash_process(f"agent-{broker}")
         await self.agents.pop(broker).abandon()
 
-    def start_coordinator(self, name: str, loop: LoopSettings | None = None) -> Coordinator:
+    def start_coordinator(
+        self, name: str, loop: LoopSettings | None = None, homes: HomesSettings | None = None
+    ) -> Coordinator:
         process = self._process(name)
         coordinator = Coordinator(
             name,
@@ -140,6 +143,8 @@ class Deployment:
             on_move=lambda topic, epoch, phase: self.history.moved(self.now, topic, epoch, phase),
             loop=loop,
             fleet=replace(Fleet.of(self.ring), provisioner=self.provisioner),
+            homes=homes,
+            chance=process.rng.random,
         )
         self.coordinators[name] = coordinator
         coordinator.start()

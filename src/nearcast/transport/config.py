@@ -48,6 +48,11 @@ lease_s = 10.0
 policy = "dynamoth"
 every_s = 5.0                         # 0, as without this: only when an operator asks
 high_ratio = 0.8
+
+[homes]                               # optional: see nearcast.control.rehoming
+placement = "nearest"                 # of who comes to a channel; without it, each stays where it came
+policy = "bad-ldm"                    # by which loads are evened out: `[rebalance.balancing]` says when
+every_s = 10.0                        # 0, as without this: only when an operator asks
 """
 
 import math
@@ -63,6 +68,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from nearcast.control.loop import LoopSettings
+from nearcast.control.rehoming import HomesSettings
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import NAMES, is_name
 from nearcast.domain.errors import ConfigError
@@ -140,6 +146,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pipeline: _Pipeline = _Pipeline()
     timing: dict[str, float] = {}
     rebalance: dict[str, object] = {}
+    homes: dict[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +191,7 @@ class Config:
     sampled_topics: int = 4
     sampled_messages: int = 250
     tables: Path = Path("pipeline")  # the folder of the pipeline
+    homes: HomesSettings = field(default_factory=HomesSettings)
 
     @property
     def counts(self) -> bool:
@@ -282,6 +290,7 @@ def load_config(path: Path | None = None) -> Config:
         raw.sampled_topics,
         raw.sampled_messages,
         (path.parent / raw.pipeline.folder).absolute(),
+        _homes(raw, path),
     )
 
 
@@ -406,6 +415,17 @@ def _loop(raw: _File, path: Path) -> LoopSettings:
         return msgspec.convert({**given, "settings": settings}, LoopSettings)
     except (ConfigError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: rebalance: {error}") from error
+
+
+def _homes(raw: _File, path: Path) -> HomesSettings:
+    known = [each.name for each in fields(HomesSettings)]
+    for key in raw.homes:
+        if key not in known:
+            raise ConfigError(f"{path}: homes.{key} is not known; one of {', '.join(known)}")
+    try:
+        return msgspec.convert(raw.homes, HomesSettings)
+    except (ConfigError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: homes: {error}") from error
 
 
 def _key(raw: _File, path: Path) -> bytes:

@@ -3,6 +3,7 @@
 A client follows a subscription at its home: `Follow` says it is there, how far it is, and that it wants what came after
 that; the same message renews its lease. What an execution has for a key is one `Notice`, published once at every broker
 whose agent has followers of the key. Which keys those are, the agent tells the pipeline (`Wanted`), by differences.
+Who its followers are it tells the coordinator (`AtHome`), which may want them elsewhere (`Rehome`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 
 import msgspec
 
+from nearcast.domain.broker import Addresses
 from nearcast.domain.channel import Parameter, Subscription
 
 PIPELINE_SUBJECT = "_nearcast.pipeline"
@@ -23,6 +25,10 @@ MOST_PART_BYTES = 500_000  # of a result's rows in one message: a NATS server ta
 MOST_WISHES = 500
 MOST_CHANGES = 500
 MOST_READY = 10_000
+MOST_BYTES_PER_S = 1e15  # of one key: more than all brokers send
+MOST_NEAR = 4  # brokers that a client says are near
+MOST_AT_HOME = 200_000  # keys, clients and subscriptions in one message, which its bytes bound before
+MOST_REHOMED = 2000
 
 
 def channel_subject(key: str) -> str:
@@ -48,14 +54,20 @@ class Wish(msgspec.Struct, frozen=True):
 # client -> agent
 
 
+Near = tuple[tuple[str, float], ...]
+"""Brokers and the round trips to them in seconds, as a client measured them lately, the nearest first."""
+
+
 class Follow(msgspec.Struct, frozen=True, tag=True):
-    """`asked_s` is echoed: a lease counts from when the question was sent."""
+    """`asked_s` is echoed: a lease counts from when the question was sent. `near`: empty where nothing was measured."""
 
     client: str
     asked_s: float
     wishes: tuple[Wish, ...]
+    near: Near = ()
 
     def __post_init__(self) -> None:
+        _must_be_near(self.client, self.near)
         if len(self.wishes) > MOST_WISHES:
             raise ValueError(f"{len(self.wishes)} wishes in one message; at most {MOST_WISHES}")
 
@@ -94,7 +106,8 @@ class Following(msgspec.Struct, frozen=True, tag=True):
     """What comes after execution `after` will be sent. Between that and `said`, which the client said it has, there is
     nothing; of one that had said nothing, no more is known.
 
-    `home`: the broker where the client should be; "" when here.
+    `home`: the broker where the client should be; "" when here. `addresses`: of that one, if it came later than the
+    files which clients have.
     """
 
     key: str
@@ -103,6 +116,7 @@ class Following(msgspec.Struct, frozen=True, tag=True):
     asked_s: float
     lease_s: float
     home: str = ""
+    addresses: Addresses = ()
 
 
 class Refusal(msgspec.Struct, frozen=True, tag=True):
@@ -234,12 +248,6 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
     number: int = 0
 
 
-class Rehome(msgspec.Struct, frozen=True, tag=True):
-    """coordinator -> agent: these clients, as (client, broker), should have another home. Said again until they do."""
-
-    moves: tuple[tuple[str, str], ...]
-
-
 class Pulled(msgspec.Struct, frozen=True, tag=True):
     """All that there is up to execution `until`: `results` by key, each in order.
 
@@ -251,8 +259,67 @@ class Pulled(msgspec.Struct, frozen=True, tag=True):
     cut: tuple[tuple[str, int], ...] = ()
 
 
+# between agent and coordinator
+
+
+class Resident(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A client that follows something here: `keys` are numbers of the message's keys. `near`: see `Follow`."""
+
+    client: str
+    keys: tuple[int, ...]
+    near: Near = ()
+
+
+class AtHome(msgspec.Struct, frozen=True, tag=True):
+    """agent -> coordinator: who follows what here. `keys` with the bytes a second of what is published for them.
+
+    A `round` tells of everybody, in so many `parts`, which may each name some of a client's keys. With 0 parts it is
+    what has changed since: clients that came, or said where they are, and those who have `left`.
+    """
+
+    broker: str
+    round: int
+    parts: int = 1
+    keys: tuple[tuple[str, float], ...] = ()
+    residents: tuple[Resident, ...] = ()
+    left: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        size = len(self.keys) + len(self.residents) + len(self.left) + sum(len(each.keys) for each in self.residents)
+        if size > MOST_AT_HOME:
+            raise ValueError(f"{size} keys, clients and subscriptions in one message; at most {MOST_AT_HOME}")
+        if self.parts < 0:
+            raise ValueError(f"a round in {self.parts} parts")
+        for key, rate in self.keys:
+            if not 0.0 <= rate < MOST_BYTES_PER_S:
+                raise ValueError(f"broker {self.broker!r}: {rate} bytes a second are published for {key!r}")
+        for each in self.residents:
+            if each.keys and not 0 <= min(each.keys) <= max(each.keys) < len(self.keys):
+                raise ValueError(f"client {each.client!r} follows keys that are not named here")
+            _must_be_near(each.client, each.near)
+
+
+class Rehome(msgspec.Struct, frozen=True, tag=True):
+    """coordinator -> agent: these clients, as (client, broker), should have another home. Said again until they do."""
+
+    moves: tuple[tuple[str, str], ...]
+    addresses: Addresses = ()
+
+    def __post_init__(self) -> None:
+        if len(self.moves) > MOST_REHOMED:
+            raise ValueError(f"{len(self.moves)} clients in one message; at most {MOST_REHOMED}")
+
+
+def _must_be_near(client: str, near: Near) -> None:
+    if len(near) > MOST_NEAR:
+        raise ValueError(f"client {client!r}: {len(near)} brokers are near; at most {MOST_NEAR} are named")
+    for broker, rtt_s in near:
+        if not 0.0 <= rtt_s < math.inf:
+            raise ValueError(f"client {client!r}: a round trip of {rtt_s} s to {broker!r}")
+
+
 FromFollowers = Follow | Unfollow | Describe
 ToFollower = Following | Refusal | Described | Notice
 ToPipeline = Wanted | Describe | Pull
-FromPipeline = Known | Committed | Described | Pulled | Rehome
-"""And one from the coordinator, which knows where clients should be."""
+FromPipeline = Known | Committed | Described | Pulled
+Homing = AtHome | Rehome

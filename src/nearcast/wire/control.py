@@ -17,8 +17,9 @@ from nearcast.domain.errors import ConfigError, MalformedControl
 from nearcast.domain.log import TopicLog
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.brokers import BrokerOrder, BrokerStanding
-from nearcast.wire.channels import FromFollowers, FromPipeline, ToFollower, ToPipeline
+from nearcast.wire.channels import FromFollowers, FromPipeline, Homing, ToFollower, ToPipeline
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
+from nearcast.wire.homes import HomesOrder, HomesTold
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import Echo, Located, Placed, PlacesOrder, PlacesTold, Probe
@@ -351,12 +352,13 @@ Order = (
     | StandingOrder
     | SnapshotOrder
     | PlacesOrder
+    | HomesOrder
 )
-Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | PlacesTold
+Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | PlacesTold | HomesTold
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order
 Survey = Counts | Probe | Located | Echo
 """Told of loads and places: beside the protocol, which does without."""
-Channels = FromFollowers | ToFollower | ToPipeline | FromPipeline
+Channels = FromFollowers | ToFollower | ToPipeline | FromPipeline | Homing
 Control = OnTopic | ToAgent | ToClient | Survey | ToCoordinator | Answered | Channels
 
 _encoder = msgspec.msgpack.Encoder()

@@ -39,6 +39,15 @@ class PlannedStep(msgspec.Struct, frozen=True):
     took_s: float | None = None
 
 
+class PlannedHome(msgspec.Struct, frozen=True):
+    """A subscriber that gets another home."""
+
+    subscriber: str
+    broker: str
+    was: str
+    reason: str
+
+
 class StepCounts(msgspec.Struct, frozen=True):
     """How many steps are in which state."""
 
@@ -55,6 +64,8 @@ _NO_STEPS = StepCounts()
 
 class Rebalancing(msgspec.Struct, frozen=True, tag=True):
     """A plan and how far it is; `plan` 0: there is none. Of `steps` the first are told, `counts` is of all.
+
+    Of `homes` the first are told too; there are `homes_count`, of which `homes_left` have yet to arrive.
 
     `state`: proposed, running, stopping (what has begun still ends), stopped or done. `refused`: why the order was not
     carried out.
@@ -73,3 +84,6 @@ class Rebalancing(msgspec.Struct, frozen=True, tag=True):
     objections: tuple[str, ...] = ()
     automatic: bool = False
     refused: str = ""
+    homes: tuple[PlannedHome, ...] = ()
+    homes_count: int = 0
+    homes_left: int = 0

@@ -1,10 +1,12 @@
 """The agent's side of channels: one entry per key, one question per execution, one publication per result."""
 
-from nearcast.control.channel_agent import ChannelAgent, Fetch, Publish, TellFollower, TellPipeline
+from nearcast.control.channel_agent import ChannelAgent, Fetch, Publish, TellCoordinator, TellFollower, TellPipeline
+from nearcast.control.followers import ROUND_S
 from nearcast.control.instructions import Instruction
 from nearcast.control.timing import Timing
 from nearcast.domain.channel import Subscription
 from nearcast.wire.channels import (
+    AtHome,
     Committed,
     Follow,
     Following,
@@ -14,6 +16,7 @@ from nearcast.wire.channels import (
     Pulled,
     Refusal,
     Rehome,
+    Resident,
     Result,
     Unfollow,
     Wanted,
@@ -51,7 +54,8 @@ def to(instructions: list[Instruction], client: str) -> list[object]:
 def ready(*clients: str, begin: int = 10) -> ChannelAgent:
     machine = ChannelAgent("b1", 1, TIMING)
     said = [each for client in clients for each in wanted(follow(machine, client, Wish(FIRES)))]
-    known(machine, said[0], begin)
+    if said:
+        known(machine, said[0], begin)
     return machine
 
 
@@ -152,6 +156,45 @@ def test_a_client_that_should_be_elsewhere_is_told_so_and_nobody_else() -> None:
     machine = ready("ann", "bob")
     (told,) = machine.rehome(Rehome((("ann", "b2"), ("zoe", "b3"))))
     assert told == TellFollower("ann", Following(FIRES.key, 10, None, 0.0, TIMING.absent_s, "b2"))
+
+
+def test_it_is_told_where_a_home_is_that_came_later() -> None:
+    addresses = (("b2", "nats://there"), ("b3", "nats://elsewhere"))
+    (told,) = ready("ann").rehome(Rehome((("ann", "b2"),), addresses))
+    assert told == TellFollower("ann", Following(FIRES.key, 10, None, 0.0, TIMING.absent_s, "b2", addresses[:1]))
+
+
+def test_the_coordinator_is_told_who_follows_what_and_how_much_that_is() -> None:
+    machine = ready("ann", "bob")
+    follow(machine, "bob", Wish(FLOODS))
+    machine.published(FIRES.key, 3000)
+    machine.tick(0.0)
+    machine.unfollow(Unfollow("ann", (FIRES.key,), 1.0, over=True), 1.0)
+    assert machine.wake_s() <= ROUND_S
+    (told,) = [each.message for each in machine.tick(ROUND_S) if isinstance(each, TellCoordinator)]
+    keys, (bob,) = told.keys, told.residents
+    assert (bob.client, {keys[number][0] for number in bob.keys}) == ("bob", {FIRES.key, FLOODS.key})
+    assert dict(keys)[FIRES.key] > 0.0
+    (none,) = [each.message for each in machine.tick(TIMING.absent_s) if isinstance(each, TellCoordinator)]
+    assert none == AtHome("b1", told.round + 1), "its lease has run out"
+
+
+def test_where_a_client_is_is_passed_on() -> None:
+    machine, near = ready(), (("b2", 0.001),)
+    machine.tick(0.0)
+    machine.follow(Follow("ann", 1.0, (Wish(FIRES),), near), 1.0)
+    (told,) = [each.message for each in machine.tick(2.0) if isinstance(each, TellCoordinator)]
+    assert told.residents == (Resident("ann", (0,), near),)
+
+
+def test_one_who_comes_while_its_key_is_being_pulled_is_not_told_that_there_is_nothing() -> None:
+    machine = ready("ann")
+    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url", session=1, number=1), 1.0)
+    (following,) = to(follow(machine, "bob", Wish(FIRES), now=1.0), "bob")
+    assert following == Following(FIRES.key, 10, None, 1.0, TIMING.absent_s)
+    pulled(machine, asked, Pulled(11, ()))
+    (following,) = to(follow(machine, "cid", Wish(FIRES), now=2.0), "cid")
+    assert following == Following(FIRES.key, 11, None, 2.0, TIMING.absent_s)
 
 
 def test_what_is_kept_is_bounded_and_the_newest_stay() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearcast.control.rates import MovingRates
+from nearcast.control.rates import KeyRates, MovingRates
 
 
 def add(rates: MovingRates, at_s: float, **amounts: float) -> None:
@@ -40,3 +40,19 @@ def test_things_may_come_later_and_a_thing_named_twice_counts_twice() -> None:
     add(rates, 0.0, k0=10.0)
     rates.add(1.0, np.array([4, 4]), np.array([10.0, 20.0]))
     assert rates.rates(2.0, 6).tolist() == [1.0, 0.0, 0.0, 0.0, 3.0, 0.0]
+
+
+def test_by_name_one_that_is_forgotten_leaves_nothing_to_the_next() -> None:
+    rates = KeyRates(window_s=10.0, slot_s=10.0)
+    assert rates.look(0.0) == {}
+    rates.add("a", 60)
+    rates.add("a", 40)
+    rates.add("b", 10)
+    assert rates.look(1.0) == {"a": 10.0, "b": 1.0}
+    rates.forget("a")
+    rates.forget("nobody")
+    rates.add("c", 30)
+    assert rates.look(2.0) == {"b": 1.0, "c": 3.0}
+    rates.add("d", 50)
+    rates.forget("d")
+    assert rates.look(25.0) == {"b": 0.0, "c": 0.0}

@@ -73,18 +73,26 @@ def _show(found: Rebalancing) -> None:
         return
     by_state = msgspec.structs.asdict(found.counts)
     counts = ", ".join(f"{count} {state}" for state, count in by_state.items() if count)
+    if found.homes_count:
+        homes = f"{found.homes_count} subscribers get another home, {found.homes_left} have yet to arrive"
+        counts = f"{counts}; {homes}" if counts else homes
     print(f"plan {found.plan} ({found.policy}): {found.state}; {counts or 'nothing to move'}")
     if found.steps:
         print_table(("topic", "from", "to", "state", "reason"), [_row(step) for step in found.steps[:_SHOWN]])
         more = sum(by_state.values()) - len(found.steps[:_SHOWN])
         if more > 0:
             print(f"and {more} more; --json has them")
+    if found.homes:
+        rows = [(each.subscriber, each.was, each.broker, each.reason) for each in found.homes[:_SHOWN]]
+        print_table(("subscriber", "from", "to", "reason"), rows)
+        if found.homes_count > len(rows):
+            print(f"and {found.homes_count - len(rows)} more; --json has {len(found.homes)} of them")
     for line in (*_servers(found), *found.reasons, *(f"cannot be applied now: {why}" for why in found.objections)):
         print(line)
     if found.load_ratios:
         ratios = ", ".join(f"{broker} {ratio:.0%}" for broker, ratio in found.load_ratios[:_SHOWN])
         print(f"expected load: {ratios}")
-    if found.state == "proposed" and found.counts.waiting and not found.objections:
+    if found.state == "proposed" and (found.counts.waiting or found.homes_count) and not found.objections:
         print(f"`nearcast rebalance apply {found.plan}` carries it out")
 
 

@@ -1,0 +1,169 @@
+"""Who follows what at one broker, by client, and what is published for it: what its agent tells the coordinator.
+
+A round tells of everybody, every few seconds. Who has come or left since is told soon, together with others who did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from nearcast.control.rates import KeyRates
+from nearcast.wire.channels import AtHome, Near, Resident
+
+ROUND_S = 5.0
+RATE_WINDOW_S = 60.0  # the longest period of a channel that counts evenly
+_SLOT_S = 5.0
+_SOON_S = 0.2  # who comes or leaves within this time is told of together
+_MOST_BYTES = 400_000  # of one message: a NATS server takes 1 MB unless it is told otherwise
+_KEY_BYTES, _NUMBER_BYTES, _FIELD_BYTES = 12, 5, 12  # besides names, at most
+
+
+class _Client(msgspec.Struct):
+    keys: dict[str, None]
+    near: Near = ()
+
+
+class Followers:
+    """`first`: the number of the first round, higher than those of earlier lives of the same agent."""
+
+    __slots__ = ("_broker", "_clients", "_left", "_news", "_rates", "_round", "_round_s", "_soon_s")
+
+    def __init__(self, broker: str, first: int) -> None:
+        self._broker = broker
+        self._round = first
+        self._clients: dict[str, _Client] = {}
+        self._rates = KeyRates(RATE_WINDOW_S, _SLOT_S)
+        self._news: dict[str, None] = {}
+        self._left: dict[str, None] = {}
+        self._round_s = -math.inf  # when everybody is told of next
+        self._soon_s = math.inf  # when those are who came or left
+
+    # What happens
+
+    def follows(self, client: str, key: str, near: Near, now: float) -> None:
+        found = self._clients.get(client)
+        if found is None:
+            found = self._clients[client] = _Client({})
+            self._left.pop(client, None)
+            self._tell_of(client, now)
+        if near and not found.near:
+            self._tell_of(client, now)
+        found.keys[key] = None
+        found.near = near or found.near
+
+    def leaves(self, client: str, key: str, now: float) -> None:
+        found = self._clients[client]
+        del found.keys[key]
+        if not found.keys:
+            del self._clients[client]
+            self._news.pop(client, None)
+            self._left[client] = None
+            self._soon_s = min(self._soon_s, now + _SOON_S)
+
+    def published(self, key: str, size_bytes: int) -> None:
+        """Once to the broker, whoever has subscribed there: lambda of equation 5 is the average of this."""
+        self._rates.add(key, size_bytes)
+
+    def dropped(self, key: str) -> None:
+        """Nobody follows it here any more."""
+        self._rates.forget(key)
+
+    def keys_of(self, client: str) -> list[str]:
+        found = self._clients.get(client)
+        return [] if found is None else list(found.keys)
+
+    # What is told
+
+    def wake_s(self) -> float:
+        return min(self._round_s, self._soon_s)
+
+    def tick(self, now: float) -> list[AtHome]:
+        if now >= self._round_s:
+            return self._everybody(now)
+        if now >= self._soon_s:
+            return self._changes(now)
+        return []
+
+    # Within
+
+    def _tell_of(self, client: str, now: float) -> None:
+        self._news[client] = None
+        self._soon_s = min(self._soon_s, now + _SOON_S)
+
+    def _everybody(self, now: float) -> list[AtHome]:
+        self._round += 1
+        self._round_s = now + ROUND_S
+        self._told()
+        pages = self._pages(self._clients, now) or [_Page()]
+        return [page.written(self._broker, self._round, len(pages)) for page in pages]
+
+    def _changes(self, now: float) -> list[AtHome]:
+        news, left = list(self._news), list(self._left)
+        self._told()
+        return [*(page.written(self._broker, self._round, 0) for page in self._pages(news, now)), *self._gone(left)]
+
+    def _told(self) -> None:
+        self._news.clear()
+        self._left.clear()
+        self._soon_s = math.inf
+
+    def _gone(self, left: list[str]) -> list[AtHome]:
+        out, names, size = [], list[str](), 0
+        for client in left:
+            names.append(client)
+            size += len(client.encode()) + _FIELD_BYTES
+            if size > _MOST_BYTES:
+                out.append(AtHome(self._broker, self._round, 0, left=tuple(names)))
+                names, size = [], 0
+        return [*out, AtHome(self._broker, self._round, 0, left=tuple(names))] if names else out
+
+    def _pages(self, clients: Iterable[str], now: float) -> list[_Page]:
+        rates, pages = self._rates.look(now), list[_Page]()
+        for name in clients:
+            client = self._clients[name]
+            if not pages or pages[-1].full:
+                pages.append(_Page())
+            pages[-1].begin(name, client.near)
+            for key in client.keys:
+                if pages[-1].full:
+                    pages.append(_Page())
+                    pages[-1].begin(name, ())
+                pages[-1].add(key, rates.get(key, 0.0))
+        return pages
+
+
+class _Page:
+    """One message while it is written: each key is named once."""
+
+    __slots__ = ("_keys", "_numbers", "_residents", "_size")
+
+    def __init__(self) -> None:
+        self._keys: list[tuple[str, float]] = []
+        self._numbers: dict[str, int] = {}
+        self._residents: list[tuple[str, list[int], Near]] = []
+        self._size = 0
+
+    @property
+    def full(self) -> bool:
+        return self._size >= _MOST_BYTES
+
+    def begin(self, client: str, near: Near) -> None:
+        self._residents.append((client, [], near))
+        self._size += len(client.encode()) + _FIELD_BYTES
+        self._size += sum(len(broker.encode()) + _FIELD_BYTES for broker, _ in near)
+
+    def add(self, key: str, rate: float) -> None:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._keys)
+            self._keys.append((key, rate))
+            self._size += len(key) + _KEY_BYTES
+        self._residents[-1][1].append(number)
+        self._size += _NUMBER_BYTES
+
+    def written(self, broker: str, round_number: int, parts: int) -> AtHome:
+        residents = tuple(Resident(client, tuple(keys), near) for client, keys, near in self._residents)
+        return AtHome(broker, round_number, parts, tuple(self._keys), residents)
