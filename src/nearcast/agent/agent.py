@@ -212,6 +212,8 @@ class Agent:
         return receive
 
     def _link_changed(self, broker: str, up: bool) -> None:
+        if broker == self._bus and up:
+            self.channels.bus_is_up()
         if broker == self._bus and broker != self.broker:
             return
         match broker == self.broker, up:

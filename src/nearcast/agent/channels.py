@@ -59,6 +59,10 @@ class Channels:
     def start(self) -> None:
         self._tick()
 
+    def bus_is_up(self) -> None:
+        self.machine.followers.anew()
+        self._tick()
+
     def close(self) -> None:
         self._alarm.cancel()
 

@@ -75,6 +75,10 @@ class Followers:
         found = self._clients.get(client)
         return [] if found is None else list(found.keys)
 
+    def anew(self) -> None:
+        """The coordinator may not have heard us: everybody is told of at once."""
+        self._round_s = -math.inf
+
     # What is told
 
     def wake_s(self) -> float:

@@ -34,6 +34,7 @@ class _Broker:
     at_s: float
     whole: _Told | None = None
     coming: _Told | None = None
+    news: dict[str, None] = field(default_factory=dict)  # who came before there was a whole round
 
 
 class Residents:
@@ -54,7 +55,9 @@ class Residents:
     # What comes in
 
     def heard(self, message: AtHome, now: float) -> list[str]:
-        """The clients that were nowhere before. Whoever is there when a broker's agent is first heard is not new."""
+        """The clients that are new. One that is there when an agent's first round is heard is not, unless it was told
+        of as one who has just come.
+        """
         self._made = None
         broker = self._brokers.setdefault(message.broker, _Broker(now))
         names = [key for key, _ in message.keys]
@@ -133,7 +136,8 @@ class Residents:
         self, name: str, broker: _Broker, told: dict[str, _Keys], left: Collection[str], now: float
     ) -> list[str]:
         if broker.whole is None:
-            return []  # everybody is told of soon
+            broker.news |= dict.fromkeys(told)
+            return []
         _join(broker.whole.clients, told)
         new = [client for client in told if self._comes(client, name)]
         for client in left:
@@ -145,7 +149,7 @@ class Residents:
         before, broker.whole, broker.coming = broker.whole, told, None
         new = [client for client in told.clients if self._comes(client, name)]
         if before is None:
-            return []
+            return [client for client in new if client in broker.news]
         for client in before.clients.keys() - told.clients.keys():
             self._leaves(client, name, now)
         return new

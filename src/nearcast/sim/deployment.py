@@ -176,6 +176,7 @@ class Deployment:
             count_every_s=1.0 if self._surveyed else None,
             pace=CLIENT_PACE if self._surveyed else None,
             gateway=gateway,
+            seeks_home=self._surveyed,
         )
         self.clients[name] = simulated = SimClient(process, client)
         return simulated

@@ -47,8 +47,13 @@ def test_who_is_there_when_an_agent_is_first_heard_is_not_new_and_who_comes_then
     assert residents.heard(at_home("b1", 2, ann="k1", bob="k1", cid="k1"), 5.0) == ["cid"]
     residents.heard(at_home("b2"), 5.0)
     assert residents.heard(at_home("b2", parts=0, bob="k1"), 6.0) == [], "it was elsewhere"
-    assert residents.heard(at_home("b3", parts=0, dan="k1"), 6.0) == [], "of this broker nothing is known yet"
-    assert residents.at("dan") == {}.keys()
+
+
+def test_who_comes_before_the_first_round_is_new_when_that_is_heard() -> None:
+    residents = Residents(40.0)
+    assert residents.heard(at_home("b1", parts=0, ann="k1"), 0.0) == []
+    assert not residents.at("ann"), "who else is there is not known yet"
+    assert residents.heard(at_home("b1", ann="k1", bob="k1"), 5.0) == ["ann"]
 
 
 def test_one_who_is_back_soon_is_not_new() -> None:

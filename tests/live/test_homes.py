@@ -1,0 +1,79 @@
+"""Homes of subscribers on real servers: a crowd comes to one broker by name, and the leader spreads it."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from nearcast.transport.config import load_config
+from tests.live.conftest import Fleet
+from tests.live.test_delivery import Subscriber, Writer, commit, delivering, until_served
+
+HOMES = """
+[homes]
+policy = "bad-ldm"
+every_s = 2.0
+rest_s = 5.0
+
+[rebalance.balancing]
+beta_bytes_per_s = 10.0
+"""
+KINDS = ("fire", "flood", "ice")
+
+
+def lead_anew(fleet: Fleet) -> None:
+    """Coordinators that are started again read the file as it is then."""
+    with fleet.config.open("a") as file:
+        file.write(HOMES)
+    for name, pid in fleet.children().items():
+        if name.startswith("coordinator"):
+            os.kill(pid, signal.SIGKILL)
+    fleet.until_well()
+
+
+def test_a_crowd_that_comes_to_one_broker_is_spread_and_misses_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    lead_anew(fleet)
+
+    async def shown() -> Any:
+        found = await asyncio.to_thread(fleet.run, "homes", "--json")
+        assert found.code == 0, found
+        return found.json
+
+    async def test() -> None:
+        config = load_config(fleet.config)
+        crowded = next(iter(config.brokers))
+        writer = Writer(tmp_path)
+        people = [Subscriber(config, f"person{number}", crowded, KINDS[number % 3]) for number in range(12)]
+        async with delivering(config, writer):
+            for each in people:
+                await each.come()
+            until_s = time.monotonic() + 40.0
+            while True:
+                await commit(config, writer, every_s=0.1, count=10)
+                found = await shown()
+                if found["cov"] < 0.3 and found["subscribers"] == 12 and not found["moving"]:
+                    break
+                assert time.monotonic() < until_s, found
+            by_broker = {each["broker"]: each["subscribers"] for each in found["brokers"]}
+            assert min(by_broker.values()) > 0, found
+            assert found["policy"] == "bad-ldm"
+            await commit(config, writer, every_s=0.1, count=10)
+            await until_served(people, writer)
+            homes = [each.subscription.home for each in people]
+            assert {broker: homes.count(broker) for broker in by_broker} == by_broker
+            for each in people:
+                assert each.had() == each.owed(len(writer.done)), each.values
+                assert not each.missed
+            text = (await asyncio.to_thread(fleet.run, "homes")).out
+            assert "12 subscribers, 3 distinct subscriptions, cov" in text
+            assert "last plan (bad-ldm)" in text
+            for each in people:
+                await each.client.close()
+
+    async def limited() -> None:
+        async with asyncio.timeout(100):
+            await test()
+
+    asyncio.run(limited())
