@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable
 
 import msgspec
 
+from nearcast.control.channel_pulls import ChannelPulls
 from nearcast.control.followers import Followers
 from nearcast.control.instructions import Instruction
 from nearcast.control.timing import Timing
@@ -92,41 +92,6 @@ class _Key(msgspec.Struct):
     results: deque[Result] = msgspec.field(default_factory=deque)  # each follows the one before; the last ones only
 
 
-class _Channel(msgspec.Struct):
-    """`heard`: every key has been published up to this execution, but for those in `need` and in `pulling`."""
-
-    heard: int = 0
-    keys: dict[str, None] = msgspec.field(default_factory=dict)
-    need: dict[str, int] = msgspec.field(default_factory=dict)  # what came after this execution is to be pulled
-    pulling: Pull | None = None
-    pulled: frozenset[str] = frozenset()  # the keys of `pulling`
-    retry_s: float = -math.inf
-    parts: dict[int, dict[int, tuple[str, ...]]] = msgspec.field(default_factory=dict)
-
-    def wants(self, key: str, after: int) -> None:
-        self.need[key] = min(self.need.get(key, after), after)
-
-    def hears(self, execution: int, keys: Iterable[str]) -> None:
-        """There are executions up to this one; these keys may have rows since the last that was heard of."""
-        for key in keys:
-            if key in self.keys:
-                self.wants(key, self.heard)
-        self.heard = execution
-
-    def pull(self, broker: str, name: str) -> Pull:
-        """All that is needed now, in one question."""
-        self.pulling = Pull(broker, name, tuple(self.need.items()))
-        self.pulled, self.need = frozenset(self.need), {}
-        return self.pulling
-
-    def answered(self) -> None:
-        self.pulling, self.pulled = None, frozenset()
-
-    def settled(self, key: str) -> int:
-        """The execution up to which nothing is to be pulled for it."""
-        return 0 if key in self.need or key in self.pulled else self.heard
-
-
 class ChannelAgent:
     """`most_bytes`: of results that are kept for those who come late; the pipeline has them longer."""
 
@@ -136,7 +101,7 @@ class ChannelAgent:
         self.teller = Teller(broker, session, timing)
         self.followers = Followers(broker, session)
         self.keys: dict[str, _Key] = {}
-        self.channels: dict[str, _Channel] = {}
+        self.channels: dict[str, ChannelPulls] = {}
         self.cached_bytes = 0
         self._most_bytes = most_bytes
         self._cached: deque[tuple[str, int]] = deque()  # (key, execution) in the order in which they were kept
@@ -217,7 +182,7 @@ class ChannelAgent:
         channel = self.channels.get(message.channel)
         if channel is None or message.execution <= channel.heard:
             return []
-        keys = self._whole(channel, message)
+        keys = channel.whole(message)
         if keys is None:
             return []
         # A pipeline that has just started may know an old change of ours, and not what we added after that.
@@ -355,7 +320,7 @@ class ChannelAgent:
             return []
         afters = [each.after for each in entry.followers.values() if each.after is not None]
         entry.begin, entry.last = begin, min([begin, *afters])
-        channel = self.channels.setdefault(entry.subscription.channel, _Channel(begin))
+        channel = self.channels.setdefault(entry.subscription.channel, ChannelPulls(begin))
         channel.keys[key] = None
         out: list[Instruction] = []
         if entry.last < max(channel.heard, begin):
@@ -363,17 +328,6 @@ class ChannelAgent:
         for client in entry.followers:
             out += self._answer(key, entry, client)
         return out
-
-    def _whole(self, channel: _Channel, message: Committed) -> tuple[str, ...] | None:
-        """The keys of all parts, once they are here."""
-        if message.parts == 1:
-            return message.keys
-        parts = channel.parts.setdefault(message.execution, {})
-        parts[message.part] = message.keys
-        if len(parts) < message.parts:
-            return None
-        channel.parts = {execution: each for execution, each in channel.parts.items() if execution > message.execution}
-        return tuple(key for each in parts.values() for key in each)
 
     def _publish(self, key: str, entry: _Key, found: tuple[Result, ...], answer: Pulled) -> list[Instruction]:
         out: list[Instruction] = []
