@@ -6,7 +6,7 @@ A round tells of everybody, every few seconds. Who has come or left since is tol
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -17,8 +17,9 @@ ROUND_S = 5.0
 RATE_WINDOW_S = 60.0  # the longest period of a channel that counts evenly
 _SLOT_S = 5.0
 _SOON_S = 0.2  # who comes or leaves within this time is told of together
-_MOST_BYTES = 400_000  # of one message: a NATS server takes 1 MB unless it is told otherwise
-_KEY_BYTES, _NUMBER_BYTES, _FIELD_BYTES = 12, 5, 12  # besides names, at most
+_MOST_BYTES = 400_000  # of one message, about: a NATS server takes 1 MB unless it is told otherwise
+_MOST_KEYS = 1000  # of one client, at a time
+_NUMBER_BYTES, _FIELD_BYTES = 3, 12  # of a key's number, and of what is around a name, at most
 
 
 class _Client(msgspec.Struct):
@@ -128,46 +129,35 @@ class Followers:
         rates, pages = self._rates.look(now), list[_Page]()
         for name in clients:
             client = self._clients[name]
-            if not pages or pages[-1].full:
-                pages.append(_Page())
-            pages[-1].begin(name, client.near)
-            for key in client.keys:
-                if pages[-1].full:
+            keys = list(client.keys)
+            for at in range(0, len(keys), _MOST_KEYS):
+                if not pages or pages[-1].size >= _MOST_BYTES:
                     pages.append(_Page())
-                    pages[-1].begin(name, ())
-                pages[-1].add(key, rates.get(key, 0.0))
+                pages[-1].add(name, keys[at : at + _MOST_KEYS], client.near, rates)
         return pages
 
 
 class _Page:
     """One message while it is written: each key is named once."""
 
-    __slots__ = ("_keys", "_numbers", "_residents", "_size")
+    __slots__ = ("_keys", "_numbers", "_residents", "size")
 
     def __init__(self) -> None:
+        self.size = 0
         self._keys: list[tuple[str, float]] = []
         self._numbers: dict[str, int] = {}
-        self._residents: list[tuple[str, list[int], Near]] = []
-        self._size = 0
+        self._residents: list[Resident] = []
 
-    @property
-    def full(self) -> bool:
-        return self._size >= _MOST_BYTES
-
-    def begin(self, client: str, near: Near) -> None:
-        self._residents.append((client, [], near))
-        self._size += len(client.encode()) + _FIELD_BYTES
-        self._size += sum(len(broker.encode()) + _FIELD_BYTES for broker, _ in near)
-
-    def add(self, key: str, rate: float) -> None:
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._keys)
-            self._keys.append((key, rate))
-            self._size += len(key) + _KEY_BYTES
-        self._residents[-1][1].append(number)
-        self._size += _NUMBER_BYTES
+    def add(self, client: str, keys: list[str], near: Near, rates: Mapping[str, float]) -> None:
+        numbers = self._numbers
+        for key in keys:
+            if key not in numbers:
+                numbers[key] = len(self._keys)
+                self._keys.append((key, rates.get(key, 0.0)))
+                self.size += len(key) + _FIELD_BYTES
+        self._residents.append(Resident(client, tuple(map(numbers.__getitem__, keys)), near))
+        self.size += len(client.encode()) + _FIELD_BYTES + _NUMBER_BYTES * len(keys)
+        self.size += sum(len(broker.encode()) + _FIELD_BYTES for broker, _ in near)
 
     def written(self, broker: str, round_number: int, parts: int) -> AtHome:
-        residents = tuple(Resident(client, tuple(keys), near) for client, keys, near in self._residents)
-        return AtHome(broker, round_number, parts, tuple(self._keys), residents)
+        return AtHome(broker, round_number, parts, tuple(self._keys), tuple(self._residents))

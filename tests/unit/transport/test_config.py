@@ -190,3 +190,16 @@ def test_the_loop_is_set_beside_its_policy(tmp_path: Path) -> None:
     assert (loop.policy, loop.every_s, loop.settings.high_ratio) == ("dynamoth", 5.0, 0.9)
     assert loop.settings.replication.most == 2
     assert load_config(written(tmp_path)).loop.every_s == 0.0
+
+
+def test_homes_are_set_and_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    homes = load_config(written(tmp_path, GOOD + '[homes]\nplacement = "nearest"\nevery_s = 10\n')).homes
+    assert (homes.placement, homes.policy, homes.every_s) == ("nearest", "bad-ldm", 10.0)
+    assert load_config(written(tmp_path)).homes.placement == "", "who comes stays where it came"
+    for table, message in (
+        ('polizy = "bad-ldm"', "homes.polizy is not known; one of placement, policy"),
+        ('policy = "hash"', "homes: homes.policy is 'hash'; one of bad-ldm"),
+        ("every_s = true", "homes: Expected `float`"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load_config(written(tmp_path, f"{GOOD}[homes]\n{table}\n"))
