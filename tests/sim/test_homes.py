@@ -156,12 +156,12 @@ def test_a_crowd_that_came_to_one_broker_is_spread_and_misses_nothing(
 ) -> None:
     @in_virtual_time
     async def scenario() -> None:
-        fleet, pipeline = await start(monkeypatch, HomesSettings(policy=policy, every_s=10.0))
+        fleet, pipeline = await start(monkeypatch, HomesSettings(policy=policy, every_s=20.0))
         people = await crowd(fleet, 18)
-        await run(fleet, pipeline, 3)
+        await run(fleet, pipeline, 10)
         before = await told(fleet)
         assert spread(before) == [18, 0, 0]
-        await run(fleet, pipeline, 30)
+        await run(fleet, pipeline, 40)
         after = await told(fleet)
         assert min(spread(after)) > 3, after
         assert (after.moving, after.policy) == (0, policy)
@@ -225,7 +225,7 @@ def test_who_comes_gets_the_broker_that_is_nearest_to_it(monkeypatch: pytest.Mon
     @in_virtual_time
     async def scenario() -> None:
         fleet, pipeline = await start(monkeypatch, HomesSettings("nearest"))
-        people = {near: Person(fleet, f"at-{near}", "b0", "ulm", "bonn") for near in BROKERS}
+        people = {near: Person(fleet, f"at-{near}", "b0", "ulm", "bonn") for near in reversed(BROKERS)}
         for near, person in people.items():
             for broker in BROKERS:
                 fleet.network.set_wire(f"at-{near}", broker, Wire(delay_s=0.001 if broker == near else 0.02))
@@ -280,3 +280,15 @@ def test_what_is_seen_is_in_the_snapshots_file(monkeypatch: pytest.MonkeyPatch) 
             await each.go()
 
     scenario()
+
+
+@in_virtual_time
+async def test_an_agent_says_who_is_there_as_soon_as_it_reaches_the_bus(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet, _ = await start(monkeypatch, HomesSettings())
+    assert fleet.leader is not None
+    await fleet.crash_agent("b2")
+    await fleet.sleep(1.4 * TIMING.lease_s)
+    assert fleet.leader.homes.residents.reported() == {"b0", "b1"}, "what a lost agent said is forgotten"
+    fleet.start_agent("b2")
+    await fleet.sleep(1.0)
+    assert fleet.leader.homes.residents.reported() == {"b0", "b1", "b2"}

@@ -99,7 +99,9 @@ class Agent:
         self._dialect = dialect
         self._clock = clock
         self._crew = Crew()
-        self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=self._link_changed)
+        self._pool = LinkPool(
+            connect, clock, self._crew, inbox=self._inbox, on_state=self._link_changed, on_open=self._link_opened
+        )
         self._alarm = Alarm(clock, self._tick)
         # A session must be higher than those of earlier lives: nothing but the wall clock outlives us.
         channels = ChannelAgent(broker, int(clock.wall() * 1000), timing or Timing())
@@ -211,9 +213,13 @@ class Agent:
 
         return receive
 
-    def _link_changed(self, broker: str, up: bool) -> None:
-        if broker == self._bus and up:
+    def _link_opened(self, broker: str) -> None:
+        if broker == self._bus:
             self.channels.bus_is_up()
+
+    def _link_changed(self, broker: str, up: bool) -> None:
+        if up:
+            self._link_opened(broker)
         if broker == self._bus and broker != self.broker:
             return
         match broker == self.broker, up:

@@ -134,6 +134,15 @@ def test_many_who_leave_at_once_fit_too() -> None:
     assert [name for each in changes for name in each.left] == names
 
 
+def test_when_it_may_not_have_been_heard_everybody_is_told_of_at_once() -> None:
+    followers = quiet()
+    followers.follows("ann", "k1", (), 1.0)
+    followers.tick(2.0)
+    followers.anew()
+    assert followers.wake_s() < 2.5
+    assert told(followers.tick(2.5)) == {"ann": {"k1"}}
+
+
 def test_there_is_always_a_next_round() -> None:
     assert Followers("b1", 1).wake_s() == -math.inf
     assert quiet().wake_s() == ROUND_S

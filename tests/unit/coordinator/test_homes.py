@@ -188,6 +188,19 @@ def test_loads_are_evened_out_as_often_as_is_set() -> None:
     assert told.cov == pytest.approx(2**0.5)
 
 
+def test_loads_are_not_evened_out_before_every_agent_has_reported() -> None:
+    fleet = Fleet()
+    homes = fleet.begin(HomesSettings(every_s=10.0))
+    homes.heard(at_home("b1", "ann", "bob", "cid"))
+    homes.heard(at_home("b2"))
+    fleet.clock.now_s += 10.0
+    homes.look()
+    assert (fleet.moves(), homes.unheard()) == ({}, ["b3"])
+    homes.heard(at_home("b3"))
+    homes.look()
+    assert len(fleet.moves()) == 2
+
+
 def test_who_was_told_is_told_again_until_it_has_arrived() -> None:
     fleet = ready(HomesSettings(every_s=10.0), "ann", "bob")
     fleet.clock.now_s += 10.0
