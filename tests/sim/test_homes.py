@@ -286,6 +286,8 @@ def test_what_is_seen_is_in_the_snapshots_file(monkeypatch: pytest.MonkeyPatch) 
 async def test_an_agent_says_who_is_there_as_soon_as_it_reaches_the_bus(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, _ = await start(monkeypatch, HomesSettings())
     assert fleet.leader is not None
+    await fleet.sleep(5.0)
+    assert fleet.leader.homes.residents.reported() == {"b0", "b1", "b2"}
     await fleet.crash_agent("b2")
     await fleet.sleep(1.4 * TIMING.lease_s)
     assert fleet.leader.homes.residents.reported() == {"b0", "b1"}, "what a lost agent said is forgotten"
