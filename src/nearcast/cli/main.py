@@ -17,6 +17,7 @@ COMMANDS = {
     "pub": "pub:publish",
     "sub": "sub:subscribe",
     "rtt": "rtt:measure_rtt",
+    "homes": "homes:show_homes",
     "agent": "agent:run_agent",
     "coordinator": "coordinator:run_coordinator",
     "topic": "topic.app:app",
@@ -29,7 +30,6 @@ COMMANDS = {
     "procedure": "procedure.app:app",
     "pipeline": "pipeline.app:app",
     "subscription": "subscription.app:app",
-    "homes": "homes:show_homes",
     "lab": "lab.app:app",
     "bench": "bench.app:app",
 }
