@@ -10,7 +10,6 @@ import typer
 from nearcast.domain.errors import NearcastError
 
 COMMANDS = {
-    "demo": "demo.app:app",
     "up": "up:start_fleet",
     "status": "status:show_status",
     "doctor": "doctor:diagnose",
@@ -20,6 +19,7 @@ COMMANDS = {
     "homes": "homes:show_homes",
     "agent": "agent:run_agent",
     "coordinator": "coordinator:run_coordinator",
+    "demo": "demo.app:app",
     "topic": "topic.app:app",
     "broker": "broker.app:app",
     "plan": "plan.app:app",

@@ -106,7 +106,8 @@ class SubscriberHomes:
         """Brokers whose agents may be alive, and have not said who is at home there."""
         heard, agents = self.residents.reported(), self._leader.agents
         young = self._clock.now() < self._since_s + self._leader.timing.absent_s
-        known = self._leader.brokers.present if young else agents.known()
+        brokers = self._leader.brokers
+        known = (*brokers.present, *brokers.draining) if young else agents.known()
         return [each for each in known if each not in heard and not agents.away(each) and not self._gone(each)]
 
     def _gone(self, broker: str) -> bool:
