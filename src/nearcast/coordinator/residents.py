@@ -86,8 +86,8 @@ class Residents:
         for name in [name for name, each in self._brokers.items() if now >= each.at_s + FRESH_S]:
             self.forget(name, now)
         self._gone_s = {client: at_s for client, at_s in self._gone_s.items() if now < at_s + self._remember_s}
-        old = [key for key, (_, at_s) in self._rates.items() if now >= at_s + RATE_WINDOW_S]
-        for key in old:
+        # What is still said is renewed when it is older than the window.
+        for key in [key for key, (_, at_s) in self._rates.items() if now >= at_s + 2 * RATE_WINDOW_S]:
             del self._rates[key]
 
     # What is known

@@ -99,6 +99,18 @@ def test_the_largest_rate_of_the_last_minute_counts() -> None:
     assert homes.rate.tolist() == [4.0]
 
 
+def test_a_rate_that_falls_is_believed_after_a_minute_and_is_never_nothing_meanwhile() -> None:
+    residents, seen = Residents(40.0), []
+    for number in range(20):
+        now = 5.0 * number
+        residents.expire(now)
+        homes = residents.homes(BROKERS)
+        seen += [] if homes is None else homes.rate.tolist()
+        residents.heard(at_home("b1", number, ann="k1", rate=90.0 if number else 100.0), now)
+    assert set(seen) == {100.0, 90.0}
+    assert seen[-1] == 90.0
+
+
 def test_what_is_old_or_of_a_lost_agent_does_not_count() -> None:
     residents = Residents(40.0)
     residents.heard(at_home("b1", ann="k1"), 0.0)
