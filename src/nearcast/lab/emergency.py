@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.domain.channel import ChannelSpec, Parameter, Value
@@ -87,7 +88,7 @@ class City:
         return found
 
 
-def _degrees(at_km: NDArray[object]) -> tuple[float, float]:
+def _degrees(at_km: NDArray[np.float64]) -> tuple[float, float]:
     east, north = map(float, at_km.tolist())
     return round(_SOUTH + north / _KM_PER_DEGREE, 7), round(_WEST + east / _KM_PER_DEGREE_EAST, 7)
 

@@ -35,7 +35,7 @@ def oracle() -> Oracle:
 
 
 def told(*numbers: int, shelters: dict[int, list[int]] | None = None) -> Told:
-    rows = [REPORTS[number] | ({} if shelters is None else {"shelters": shelters[number]}) for number in numbers]  # type: ignore[dict-item]  # a list
+    rows = [REPORTS[number] | ({} if shelters is None else {"shelters": shelters[number]}) for number in numbers]
     return frozenset((int(str(row["id"])), checksum(row)) for row in rows)
 
 

@@ -89,7 +89,7 @@ class _Demo:
 
     # What happens
 
-    def _reported(self, done: int, _whole: int, _doing: str) -> None:
+    def _reported(self, done: int, total: int, doing: str) -> None:  # noqa: ARG002  # as a Progress is called
         self.scene.reports = done
 
     def _heard(self, event: Event) -> None:

@@ -89,7 +89,7 @@ class Lived:
     city: City
     begin_s: float
     events: list[Event]
-    executions: dict[int, Sequence[Execution]]
+    executions: Mapping[int, Sequence[Execution]]
     reports: list[dict[str, Any]]
     users: list[dict[str, Any]]
     carried: Carried
