@@ -68,8 +68,9 @@ class Writer:
         self._folder = folder
         self._last: dict[SubscriptionKey, int] = {}
 
-    async def subscribe(self, new: Collection[Subscription]) -> None:
+    async def subscribe(self, new: Collection[Subscription]) -> int:
         self.asked |= {each.key: each for each in new}
+        return len(self.done)
 
     async def unsubscribe(self, gone: Collection[Subscription]) -> None:
         for each in gone:

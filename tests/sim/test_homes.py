@@ -48,8 +48,10 @@ class Pipeline:
         message = unseal(data, DIALECT)
         match message:
             case Wanted():
-                answer = self._demand.wanted(message, "url", self._now())
+                self._demand.wanted(message, self._now())
+                self._demand.told(self._demand.distinct, self.executions)
                 self._demand.saved(dict(self._demand.unsaved))
+                answer = self._demand.answer(message, "url")
                 self._link.publish(agent_bus_subject(message.broker), seal(answer, DIALECT))
             case Describe():
                 described = Described(message.client, message.channel, (Parameter("city", ParameterType.STRING),))

@@ -15,9 +15,14 @@ from nearcast.control.timing import Timing
 from nearcast.domain.channel import Subscription
 from nearcast.wire.channels import MOST_READY, Committed, Known, Want, Wanted
 
+PENDING = -1
+
 
 class Demanded(msgspec.Struct, frozen=True):
-    """A distinct subscription. `since`: the last execution before it was wanted, and from then on without a break."""
+    """A distinct subscription. `since`: the last execution that may not have it; later ones do, without a break.
+
+    PENDING as long as the channel has not been told of it.
+    """
 
     subscription: Subscription
     hold_s: float
@@ -75,34 +80,50 @@ class Demand:
         """The brokers whose agents have followers of it."""
         return tuple(self._keys[key].agents) if key in self._keys else ()
 
-    def began(self, channel: str, first: int) -> None:
-        """There is a channel of this name whose executions come after `first`: there may have been another before."""
-        for key, each in self._keys.items():
-            if each.demanded.subscription.channel == channel and each.demanded.since < first:
-                each.demanded = self.unsaved[key] = msgspec.structs.replace(each.demanded, since=first)
+    def began(self, channel: str, first: int) -> tuple[Subscription, ...]:
+        """There is a channel of this name whose executions come after `first`. What it has yet to be told of: it may be
+        another one than before, or have been killed before it was told.
+        """
+        mine = [each for each in self._keys.values() if each.demanded.subscription.channel == channel]
+        for each in mine:
+            if PENDING < each.demanded.since < first:
+                each.demanded = msgspec.structs.replace(each.demanded, since=PENDING)
+                self.unsaved[each.demanded.subscription.key] = each.demanded
+        return tuple(each.demanded.subscription for each in mine if each.demanded.since == PENDING)
 
-    def wanted(self, message: Wanted, url: str, now: float) -> Known:
-        """Apply a change; say the answer once `unsaved` has been saved."""
+    def told(self, keys: Iterable[str], settled: int) -> None:
+        """The channel knows of these, from the execution after `settled` on, unless it did before."""
+        for key in keys:
+            there = self._keys.get(key)
+            if there is not None and there.demanded.since == PENDING:
+                there.demanded = self.unsaved[key] = msgspec.structs.replace(there.demanded, since=settled)
+
+    def wanted(self, message: Wanted, now: float) -> None:
+        """Apply a change; give the answer once `unsaved` has been saved, and channels have been told."""
         agent = self._agents.get(message.broker)
-        if agent is None or message.session > agent.session:
-            if message.number == 1:
-                stale = {} if agent is None else agent.stale | dict.fromkeys(agent.keys)
-                agent = self._agents[message.broker] = _Agent(message.session, now, stale=stale)
-        elif message.session < agent.session:
-            return Known(agent.session, message.number, agent.number)
+        if message.number == 1 and (agent is None or message.session > agent.session):
+            stale = {} if agent is None else agent.stale | dict.fromkeys(agent.keys)
+            agent = self._agents[message.broker] = _Agent(message.session, now, stale=stale)
         if agent is None or agent.session != message.session:
-            return Known(message.session, message.number, 0)
+            return
         agent.heard_s = now
         if message.number == agent.number + 1:
             agent.number = message.number
             self._apply(message, agent, now)
+
+    def answer(self, message: Wanted, url: str) -> Known:
+        agent = self._agents.get(message.broker)
+        if agent is not None and message.session < agent.session:
+            return Known(agent.session, message.number, agent.number)
+        if agent is None or agent.session != message.session:
+            return Known(message.session, message.number, 0)
         last = {channel: self._committed(channel) for channel in dict.fromkeys(agent.keys.values())}
         gone = {channel for channel, execution in last.items() if execution is None}
         refused = dict(agent.refused)
         if gone:
             refused |= {key: f"channel {each} was dropped" for key, each in agent.keys.items() if each in gone}
         begin = [
-            (each.subscription.key, last[each.subscription.channel] or 0)
+            (each.subscription.key, max(last[each.subscription.channel] or 0, self._since(each.subscription.key)))
             for each in message.add
             if message.number == agent.number and each.subscription.key not in refused
         ]
@@ -156,6 +177,9 @@ class Demand:
 
     # Within
 
+    def _since(self, key: str) -> int:
+        return self._keys[key].demanded.since if key in self._keys else 0
+
     def _apply(self, message: Wanted, agent: _Agent, now: float) -> None:
         broker = message.broker
         for want in message.add:
@@ -179,7 +203,7 @@ class Demand:
         subscription = want.subscription
         key, there = subscription.key, self._keys.get(subscription.key)
         if there is None:
-            demanded = Demanded(subscription, want.hold_s, self._committed(subscription.channel) or 0)
+            demanded = Demanded(subscription, want.hold_s, PENDING)
             self._keys[key] = _Key(demanded, {broker: None}, 0.0)
             self.unsaved[key] = demanded
             return

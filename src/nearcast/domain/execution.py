@@ -63,6 +63,8 @@ class Progress:
     `plan` is how Spark ran the last one. Results of executions up to number `floor` have been removed.
 
     The first execution of all is the creation of the channel, number `first`: what was there then is not new.
+    `started`: the last number that an execution was given, whether anything came of it or not. It is written when what
+    the execution reads of the datasets is settled, and before it looks who has subscribed.
     """
 
     executions: tuple[Execution, ...]
@@ -72,9 +74,10 @@ class Progress:
     floor: int = 0
     keys: Keys | None = None
     first: int = 0
+    started: int = 0
 
     @classmethod
-    def begun(cls, number: int, at_s: float, windows: Mapping[str, Window]) -> Progress:
+    def created(cls, number: int, at_s: float, windows: Mapping[str, Window]) -> Progress:
         return cls((Execution(number, at_s, windows),), floor=number, first=number)
 
     @property
@@ -92,6 +95,15 @@ class Progress:
         return self.executions[-1]
 
     @property
+    def settled(self) -> int:
+        """The last execution that may not have looked at who has subscribed until now: all later ones will."""
+        return max(self.last.number, self.started)
+
+    def starting(self) -> Progress:
+        """The next one begins: its number is `started`."""
+        return replace(self, started=self.settled + 1)
+
+    @property
     def full(self) -> bool:
         """Time to put some aside."""
         return len(self.executions) >= 2 * RECENT
@@ -102,8 +114,8 @@ class Progress:
         return {name: Window(done[name].until if name in done else 0, until) for name, until in versions.items()}
 
     def committed(self, execution: Execution, plan: str = "") -> Progress:
-        if execution.number != self.last.number + 1:
-            raise ValueError(f"execution {execution.number} after {self.last.number}")
+        if execution.number != self.started:
+            raise ValueError(f"execution {execution.number} where {self.started} was started")
         return replace(self, executions=(*self.executions, execution), plan=plan[:_PLAN])
 
     def failed(self, failure: Failure) -> Progress:

@@ -127,9 +127,13 @@ class ChannelRunner:
 
     # Subscriptions
 
-    async def subscribe(self, new: Collection[Subscription]) -> None:
-        """From the next execution on. Identical ones are one."""
+    async def subscribe(self, new: Collection[Subscription]) -> int:
+        """Every execution with a higher number than this one has them. Identical ones are one.
+
+        One that is under way, and has looked before, is not such: what it is not going to have is told before it ends.
+        """
         await self._subscribed({each.key: each for each in new}, active=True)
+        return (await self.progress()).settled
 
     async def unsubscribe(self, gone: Collection[Subscription]) -> None:
         await self._subscribed({each.key: each for each in gone}, active=False)
@@ -177,9 +181,11 @@ class ChannelRunner:
         began_s, at_s = self._clock.now(), self._clock.wall()
         async with AsyncExitStack() as pins:
             pinned = {name: await pins.enter_async_context(table.pinned()) for name, table in self._tables.items()}
-            asked = await pins.enter_async_context(self.subscriptions.pinned())
             windows = progress.windows({name: snapshot.version for name, snapshot in pinned.items()})
-            number = progress.last.number + 1
+            progress = progress.starting()
+            revision = await self._commit(progress, revision)
+            asked = await pins.enter_async_context(self.subscriptions.pinned())
+            number = progress.started
             read = _Reading(number, at_s, progress.last.at_s, windows, pinned, asked)
             try:
                 written = await in_thread(self._run, read, self._last)
@@ -248,8 +254,8 @@ class ChannelRunner:
         self._plan = answers.plan(session, self._compiled)
         return written
 
-    async def _commit(self, progress: Progress, revision: int) -> None:
-        await put_surely(self._store, self._clock, key_of(self.channel), msgspec.json.encode(progress), revision)
+    async def _commit(self, progress: Progress, revision: int) -> int:
+        return await put_surely(self._store, self._clock, key_of(self.channel), msgspec.json.encode(progress), revision)
 
     # Executions that were put aside
 

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from nearcast.brokers.link import Connect
 from nearcast.brokers.pool import Inbox, LinkPool
-from nearcast.control.demand import Demand, Demanded
+from nearcast.control.demand import PENDING, Demand, Demanded
 from nearcast.control.timing import Timing
 from nearcast.domain.channel import ChannelSpec, Notification, Subscription, SubscriptionKey
 from nearcast.domain.errors import ChannelError, PipelineError, StoreDown, WireError
@@ -75,8 +75,8 @@ class Served(Protocol):
     @property
     def results(self) -> ResultFiles: ...
 
-    async def subscribe(self, new: Collection[Subscription]) -> None:
-        """From the next execution on. Those that are there already stay."""
+    async def subscribe(self, new: Collection[Subscription]) -> int:
+        """Every execution with a higher number than this one has them. Those that are there already stay."""
         ...
 
     async def unsubscribe(self, gone: Collection[Subscription]) -> None: ...
@@ -143,21 +143,18 @@ class Delivery:
     async def update(self, served: Collection[Served]) -> None:
         """The channels that there are now. Raises StoreDown."""
         async with self._changing:
-            if self._demand is None:
-                held = await self._distinct.load()
-            else:
-                held = list(self._demand.distinct.values())
             demand = self._demand or Demand(
-                held, self._clock.now(), timing=self._timing, committed=self._committed.get, refuse=self._refuse
+                await self._distinct.load(),
+                self._clock.now(),
+                timing=self._timing,
+                committed=self._committed.get,
+                refuse=self._refuse,
             )
             before, self._channels = self._channels, {each.spec.name: each for each in served}
             for name, channel in self._channels.items():
                 if before.get(name) is not channel:
-                    demand.began(name, channel.first)
-                    # What was saved and did not reach the channel's own table before a crash.
-                    mine = [each.subscription for each in held if each.subscription.channel == name]
-                    if mine:
-                        await channel.subscribe(mine)
+                    if new := demand.began(name, channel.first):
+                        demand.told([each.key for each in new], await channel.subscribe(new))
                     executions = await channel.executions(-1)
                     self._committed[name] = executions[-1].number if executions else channel.first
             for name in [name for name in self._committed if name not in self._channels]:
@@ -210,16 +207,20 @@ class Delivery:
 
     async def _wanted(self, demand: Demand, message: Wanted) -> None:
         async with self._changing:
-            answer = demand.wanted(message, self._url, self._clock.now())
+            demand.wanted(message, self._clock.now())
             with suppress(StoreDown):  # nobody is answered then, and it asks again
                 await self._save(demand)
-                self._tell(message.broker, answer)
+                self._tell(message.broker, demand.answer(message, self._url))
         self._alarm.set(demand.wake_s())
 
     async def _save(self, demand: Demand) -> None:
-        """Into the store first: what is in a channel's table and not there would stay for ever."""
-        if not demand.unsaved:
-            return
+        """Into the store first: what is in a channel's table and not there would stay for ever. Then, when its channel
+        has it, from which execution on.
+        """
+        while demand.unsaved:
+            await self._save_once(demand)
+
+    async def _save_once(self, demand: Demand) -> None:
         changes = dict(demand.unsaved)
         gone = {key: self._distinct.find(key) for key, each in changes.items() if each is None}
         for name, channel in self._channels.items():
@@ -227,10 +228,11 @@ class Delivery:
             if left:
                 await channel.unsubscribe(left)
         await self._distinct.save(changes)
+        pending = [each.subscription for each in changes.values() if each and each.since == PENDING]
         for name, channel in self._channels.items():
-            new = [each.subscription for each in changes.values() if each and each.subscription.channel == name]
+            new = [each for each in pending if each.channel == name]
             if new:
-                await channel.subscribe(new)
+                demand.told([each.key for each in new], await channel.subscribe(new))
         demand.saved(changes)
 
     def _tick(self) -> None:

@@ -7,20 +7,18 @@ from nearcast.transport.clock import Clock
 _RETRY_S = 0.2
 
 
-async def put_surely(store: Store, clock: Clock, key: str, value: bytes, expected: int) -> None:
-    """Until it is known whether it was written. Raises Conflict when it was not.
+async def put_surely(store: Store, clock: Clock, key: str, value: bytes, expected: int) -> int:
+    """Until it is known whether it was written, and at which revision. Raises Conflict when it was not.
 
     `value` must be one that nobody else would write at this revision.
     """
     while True:
         try:
-            await store.put(key, value, expected)
+            return await store.put(key, value, expected)
         except StoreDown:
             await clock.sleep(_RETRY_S)
         except Conflict:
             entry = await store.get(key)
             if entry is None or entry.value != value:  # else ours: a write whose answer was lost
                 raise
-            return
-        else:
-            return
+            return entry.revision

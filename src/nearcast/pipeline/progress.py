@@ -36,7 +36,7 @@ async def begin(store: Store, channel: Channel, tables: Mapping[str, Table]) -> 
         version = (await table.head()).version
         await table.hold(channel.work, version)
         windows[name] = Window(version, version)
-    first = Progress.begun(channel.first, channel.at_s, windows)
+    first = Progress.created(channel.first, channel.at_s, windows)
     with suppress(Conflict):
         await store.put(key_of(channel), msgspec.json.encode(first), ABSENT)
 

@@ -1,5 +1,6 @@
 """The only place that begins a Spark session."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ def session(name: str, master: str = LOCAL, conf: Mapping[str, str] | None = Non
         raise ConfigError("Spark is not installed: pip install 'nearcast[spark]'") from error
     if SparkSession.getActiveSession() is not None:
         raise ConfigError("this process has a Spark session already: end that one first")
+    # What Spark refuses is told by who asked it; its own logger would print pages of JSON as well.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     # Workers run the interpreter and the packages of this process. A cluster that has them elsewhere says where.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)

@@ -1,19 +1,31 @@
 """What agents want of the pipeline: differences, sessions, and how long a key outlives its followers."""
 
-from nearcast.control.demand import Demand, Demanded
+from nearcast.control.demand import PENDING, Demand, Demanded
 from nearcast.control.timing import Timing
 from nearcast.control.wanted import Teller
 from nearcast.domain.channel import Subscription
-from nearcast.wire.channels import MOST_CHANGES, Committed, Want, Wanted
+from nearcast.wire.channels import MOST_CHANGES, Committed, Known, Want, Wanted
 
 FIRES = Subscription("fires", (("city", "ulm"),))
 FLOODS = Subscription("floods", (("city", "ulm"),))
 TIMING = Timing()
 
 
+COMMITTED = {"fires": 7, "floods": 3}
+
+
 def demand(*held: Demanded, committed: dict[str, int] | None = None) -> Demand:
-    last = {"fires": 7, "floods": 3} if committed is None else committed
+    last = COMMITTED if committed is None else committed
     return Demand(held, 0.0, timing=TIMING, committed=last.get, refuse=lambda _: "")
+
+
+def answered(machine: Demand, message: Wanted, now: float = 0.0) -> Known:
+    """As the pipeline does it: what is new is saved, and its channel told, before anybody is answered."""
+    machine.wanted(message, now)
+    machine.saved(dict(machine.unsaved))
+    for each in list(machine.distinct.values()):
+        machine.told([each.subscription.key], COMMITTED[each.subscription.channel])
+    return machine.answer(message, "url")
 
 
 def told(machine: Demand, teller: Teller, now: float = 0.0) -> list[Wanted]:
@@ -22,7 +34,7 @@ def told(machine: Demand, teller: Teller, now: float = 0.0) -> list[Wanted]:
     while teller.unsaid:
         for message in teller.tick(now):
             out.append(message)
-            teller.known(machine.wanted(message, "url", now))
+            teller.known(answered(machine, message, now))
     return out
 
 
@@ -52,7 +64,7 @@ def test_many_keys_are_told_in_pieces() -> None:
 def test_a_message_that_comes_twice_changes_nothing_and_is_answered_alike() -> None:
     machine = demand()
     (message,) = teller("b1", FIRES).tick(0.0)
-    assert machine.wanted(message, "url", 0.0) == machine.wanted(message, "url", 1.0)
+    assert answered(machine, message, 0.0) == answered(machine, message, 1.0)
     assert len(machine.distinct) == 1
 
 
@@ -73,7 +85,7 @@ def test_an_agent_that_starts_anew_loses_nothing_before_it_has_told_everything()
     told(machine, teller("b1", FIRES, *many))
     again = teller("b1", *many, session=2)
     (message,) = again.tick(0.0)
-    again.known(machine.wanted(message, "url", 0.0))
+    again.known(answered(machine, message))
     assert machine.wanted_at(FIRES.key) == ("b1",)
     told(machine, again)
     assert machine.wanted_at(FIRES.key) == ()
@@ -137,10 +149,32 @@ def test_what_cannot_be_is_refused_and_what_was_dropped_too() -> None:
     machine = Demand([], 0.0, timing=TIMING, committed=last.get, refuse=lambda each: "no" * (each.channel == "floods"))
     agent = teller("b1", FIRES, FLOODS)
     (message,) = agent.tick(0.0)
-    answer = machine.wanted(message, "url", 0.0)
+    answer = answered(machine, message)
     assert answer.begin == ((FIRES.key, 7),)
     assert answer.refused == ((FLOODS.key, "no"),)
     agent.known(answer)
     del last["fires"]
     (beat,) = agent.tick(TIMING.lease_s)
-    assert dict(machine.wanted(beat, "url", 1.0).refused)[FIRES.key] == "channel fires was dropped"
+    assert dict(answered(machine, beat, 1.0).refused)[FIRES.key] == "channel fires was dropped"
+
+
+def test_who_subscribes_while_an_execution_is_under_way_begins_after_it() -> None:
+    machine = demand()
+    (message,) = teller("b1", FIRES).tick(0.0)
+    machine.wanted(message, 0.0)
+    assert machine.distinct[FIRES.key].since == PENDING
+    machine.told([FIRES.key], 8)
+    assert dict(machine.answer(message, "url").begin) == {FIRES.key: 8}
+    assert machine.unsaved[FIRES.key] == machine.distinct[FIRES.key]
+    machine.told([FIRES.key], 9)
+    assert machine.distinct[FIRES.key].since == 8, "it has been there since"
+
+
+def test_a_channel_that_was_made_again_has_to_be_told_anew() -> None:
+    machine = demand()
+    told(machine, teller("b1", FIRES, FLOODS))
+    assert machine.began("fires", 7) == ()
+    assert machine.began("fires", 1000) == (FIRES,)
+    assert machine.began("fires", 1000) == (FIRES,), "until it has been"
+    machine.told([FIRES.key], 1002)
+    assert (machine.distinct[FIRES.key].since, machine.began("fires", 1000)) == (1002, ())

@@ -13,20 +13,29 @@ def test_what_was_there_when_the_channel_was_created_is_not_new() -> None:
 
 
 def test_every_window_begins_where_the_one_before_ended_and_a_failed_one_is_not_used_up() -> None:
-    first = CREATED.committed(Execution(1, 110.0, CREATED.windows({"reports": 9})))
-    failed = first.failed(Failure(120.0, "no memory", first.windows({"reports": 12})))
+    first = CREATED.starting().committed(Execution(1, 110.0, CREATED.windows({"reports": 9})))
+    failed = first.starting().failed(Failure(120.0, "no memory", first.windows({"reports": 12})))
     assert failed.windows({"reports": 13}) == {"reports": Window(9, 13)}
     assert failed.last.number == 1
     assert failed.failures[-1].reason == "no memory"
-    with pytest.raises(ValueError, match="execution 3 after 1"):
+    with pytest.raises(ValueError, match="execution 3 where 2 was started"):
         failed.committed(Execution(3, 130.0))
+    assert failed.starting().committed(Execution(3, 130.0)).last.number == 3, (
+        "nobody gets the number of one that failed"
+    )
+
+
+def test_who_subscribes_now_is_seen_by_all_executions_after_the_one_that_has_started() -> None:
+    assert CREATED.settled == 0
+    assert CREATED.starting().settled == 1
+    assert CREATED.starting().committed(Execution(1, 110.0)).settled == 1
 
 
 def test_old_executions_are_put_aside_and_numbers_go_on() -> None:
     progress = CREATED
     for number in range(1, 2 * RECENT):
         assert not progress.full
-        progress = progress.committed(Execution(number, 100.0 + number))
+        progress = progress.starting().committed(Execution(number, 100.0 + number))
     assert progress.full
     shorter = progress.put_aside("older", "keys").expired(5)
     assert [each.number for each in shorter.executions] == list(range(RECENT, 2 * RECENT))
