@@ -100,7 +100,7 @@ def test_the_largest_rate_of_the_last_minute_counts() -> None:
 
 
 def test_a_rate_that_falls_is_believed_after_a_minute_and_is_never_nothing_meanwhile() -> None:
-    residents, seen = Residents(40.0), []
+    residents, seen = Residents(40.0), list[float]()
     for number in range(20):
         now = 5.0 * number
         residents.expire(now)
