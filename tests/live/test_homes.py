@@ -29,7 +29,7 @@ def lead_anew(fleet: Fleet) -> None:
         file.write(HOMES)
     for name, pid in fleet.children().items():
         if name.startswith("coordinator"):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGTERM)
     fleet.until_well()
 
 
@@ -49,15 +49,15 @@ def test_a_crowd_that_comes_to_one_broker_is_spread_and_misses_nothing(fleet: Fl
         async with delivering(config, writer):
             for each in people:
                 await each.come()
-            until_s = time.monotonic() + 40.0
+            until_s = time.monotonic() + 60.0
             while True:
                 await commit(config, writer, every_s=0.1, count=10)
                 found = await shown()
-                if found["cov"] < 0.3 and found["subscribers"] == 12 and not found["moving"]:
+                by_broker = {each["broker"]: each["subscribers"] for each in found["brokers"]}
+                if min(by_broker.values()) > 0 and found["cov"] < 0.3 and not found["moving"]:
                     break
                 assert time.monotonic() < until_s, found
-            by_broker = {each["broker"]: each["subscribers"] for each in found["brokers"]}
-            assert min(by_broker.values()) > 0, found
+            assert found["subscribers"] == 12
             assert found["policy"] == "bad-ldm"
             await commit(config, writer, every_s=0.1, count=10)
             await until_served(people, writer)
@@ -73,7 +73,7 @@ def test_a_crowd_that_comes_to_one_broker_is_spread_and_misses_nothing(fleet: Fl
                 await each.client.close()
 
     async def limited() -> None:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(150):
             await test()
 
     asyncio.run(limited())
