@@ -98,7 +98,7 @@ async def test_every_record_is_told_once_whatever_is_killed_in_between(spark: Sp
 async def test_executions_are_put_aside_and_their_results_removed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("nearcast.domain.execution", "nearcast.pipeline.channels"):
+    for module in ("nearcast.domain.execution", "nearcast.pipeline.progress"):
         monkeypatch.setattr(f"{module}.RECENT", 2)
     spec = ChannelSpec("all_kinds", "SELECT id FROM reports r WHERE is_new(r)")
     store, channel, tables = await opened(spark, tmp_path, spec)
@@ -162,7 +162,7 @@ async def test_a_failed_execution_is_written_down_and_its_window_is_not_used_up(
     await runner.unsubscribe([small])
     done = await runner.execute()
     assert isinstance(done, Execution)
-    assert (done.number, done.rows, done.windows["Reports"]) == (1, 2, Window(0, 1))
+    assert (done.number, done.rows, done.windows["Reports"]) == (2, 2, Window(0, 1))
     progress = await runner.progress()
     assert [each.reason for each in progress.failures] == [failed.reason]
     assert "LocalTableScan" in progress.plan or "Scan" in progress.plan
