@@ -27,7 +27,7 @@ NAME = "dynamoth.reconfiguration"
 _SEEDS = 1000
 _QUICK_SEEDS = 100
 _SCALES = {  # (faults, quick); with faults leases are short, or a run would take hours
-    (False, False): LiveScale(fanout=200, moves=200, lease_s=Timing().lease_s),
+    (False, False): LiveScale(fanout=200, moves=200, audiences=2, lease_s=Timing().lease_s),
     (False, True): LiveScale(fanout=50, moves=30),
     (True, False): LiveScale(fanout=200, moves=200, kills=50),
     (True, True): LiveScale(fanout=50, moves=30, kills=2),
