@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,10 @@ def lead_anew(fleet: Fleet) -> None:
     fleet.until_well()
 
 
+def by_broker(found: Any) -> dict[str, int]:
+    return {each["broker"]: each["subscribers"] for each in found["brokers"]}
+
+
 def test_a_crowd_that_comes_to_one_broker_is_spread_and_misses_nothing(fleet: Fleet, tmp_path: Path) -> None:
     lead_anew(fleet)
 
@@ -41,28 +47,32 @@ def test_a_crowd_that_comes_to_one_broker_is_spread_and_misses_nothing(fleet: Fl
         assert found.code == 0, found
         return found.json
 
+    async def until(good: Callable[[Any], bool]) -> Any:
+        until_s = time.monotonic() + 60.0
+        while not good(found := await shown()):
+            assert time.monotonic() < until_s, found
+        return found
+
     async def test() -> None:
         config = load_config(fleet.config)
         crowded = next(iter(config.brokers))
-        writer = Writer(tmp_path)
+        writer, over = Writer(tmp_path), asyncio.Event()
+
+        async def committing() -> None:
+            while not over.is_set():
+                await commit(config, writer, every_s=0.05, count=5)
+
         people = [Subscriber(config, f"person{number}", crowded, KINDS[number % 3]) for number in range(12)]
         async with delivering(config, writer):
             for each in people:
                 await each.come()
-            until_s = time.monotonic() + 60.0
-            while True:
-                await commit(config, writer, every_s=0.1, count=10)
-                found = await shown()
-                by_broker = {each["broker"]: each["subscribers"] for each in found["brokers"]}
-                if min(by_broker.values()) > 0 and found["cov"] < 0.3 and not found["moving"]:
-                    break
-                assert time.monotonic() < until_s, found
-            assert found["subscribers"] == 12
-            assert found["policy"] == "bad-ldm"
-            await commit(config, writer, every_s=0.1, count=10)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(committing())
+                found = await until(lambda found: min(by_broker(found).values()) > 0 and found["cov"] < 0.3)
+                over.set()
+            assert (found["subscribers"], found["policy"]) == (12, "bad-ldm")
             await until_served(people, writer)
-            homes = [each.subscription.home for each in people]
-            assert {broker: homes.count(broker) for broker in by_broker} == by_broker
+            await until(lambda found: by_broker(found) == Counter(each.subscription.home for each in people))
             for each in people:
                 assert each.had() == each.owed(len(writer.done)), each.values
                 assert not each.missed
