@@ -4,6 +4,7 @@ How far the source was read is part of the commit that has the records: a pipeli
 another, reads again what was not committed, and nothing else.
 """
 
+import asyncio
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,23 +13,37 @@ from nearcast.domain.dataset import Feed
 from nearcast.domain.errors import Conflict
 from nearcast.pipeline import frames, records
 from nearcast.pipeline.manifest import REJECTED, DataFile, Manifest
-from nearcast.pipeline.sources import Judged, Source
+from nearcast.pipeline.sources import Batch, Judged, Source
 from nearcast.pipeline.tables import Table, in_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LONGEST_REST_S = 1.0
+
 
 async def run_feed(spark: "SparkSession", feed: Feed, table: Table, source: Source) -> None:
     """For ever. Raises TableGone, StoreDown, and whatever the source or Spark raise; then it may be run again."""
     while True:
-        await take_batch(spark, feed, table, source)
+        offset, batch = await _next(feed, table, source)
+        begun_s = time.monotonic()
+        await _commit(spark, feed, table, offset, batch)
+        # What comes meanwhile costs next to nothing more in the next batch: half the time is for others.
+        await asyncio.sleep(min(_LONGEST_REST_S, time.monotonic() - begun_s))
 
 
 async def take_batch(spark: "SparkSession", feed: Feed, table: Table, source: Source) -> Manifest | None:
     """The next batch of the source, committed; None when another was faster."""
+    offset, batch = await _next(feed, table, source)
+    return await _commit(spark, feed, table, offset, batch)
+
+
+async def _next(feed: Feed, table: Table, source: Source) -> tuple[str | None, Batch]:
     offset = (await table.head()).offsets.get(feed.id)
-    batch = await source.next(offset)
+    return offset, await source.next(offset)
+
+
+async def _commit(spark: "SparkSession", feed: Feed, table: Table, offset: str | None, batch: Batch) -> Manifest | None:
     async with table.writing:
         head = await table.head()
         if head.offsets.get(feed.id) != offset:

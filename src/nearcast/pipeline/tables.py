@@ -12,14 +12,16 @@ functions of `frames` are for a thread (`in_thread`), and no thread ever asks th
 """
 
 import asyncio
+import contextvars
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import msgspec
 
@@ -38,7 +40,18 @@ if TYPE_CHECKING:
 _KEYS = "table/"
 _HOLDS = "hold/"
 
-in_thread = asyncio.to_thread
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+# Spark's jobs block for seconds, and there may be as many as channels, feeds and tables. In the loop's own few threads
+# they would keep waiting whoever only reads a file, and nobody would be told of results.
+_threads = ThreadPoolExecutor(max_workers=512, thread_name_prefix="spark")
+
+
+async def in_thread(do: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """For what blocks: Spark, and files beside it."""
+    call = partial(contextvars.copy_context().run, do, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_threads, call)
 
 
 class _Pointer(msgspec.Struct, frozen=True):
