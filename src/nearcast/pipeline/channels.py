@@ -36,7 +36,7 @@ from nearcast.pipeline.progress import (
     subscriptions_table,
 )
 from nearcast.pipeline.results import Results, Written, read_last, remove_results, write_last, write_results
-from nearcast.pipeline.sample import Source, few
+from nearcast.pipeline.sample import Source
 from nearcast.pipeline.sql import KEY, PARAMETERS, Compiler
 from nearcast.pipeline.sql_reading import BEFORE, NOW
 from nearcast.pipeline.tables import Snapshot, Table, in_thread
@@ -45,7 +45,7 @@ from nearcast.store.store import Store
 from nearcast.transport.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _LOOK_S = 0.05  # how often a continuous channel looks for commits
 _REST_S = 1.0
@@ -139,17 +139,12 @@ class ChannelRunner:
         await self._subscribed({each.key: each for each in gone}, active=False)
 
     async def _subscribed(self, which: Mapping[SubscriptionKey, Subscription], *, active: bool) -> None:
-        parameters = self.channel.spec.parameters
-        schema = ", ".join(f"{each.name} {each.type}" for each in self.subscriptions.dataset.schema.columns)
-
-        def frame() -> "DataFrame":
-            rows = []
-            for key, each in which.items():
-                values = dict(each.values)
-                rows.append((key, active, *(answers.literal(one.type, values[one.name]) for one in parameters)))
-            return few(self._spark, rows, schema)
-
-        await self.subscriptions.append(await in_thread(frame))
+        rows = []
+        for key, each in which.items():
+            values = dict(each.values)
+            given = (answers.literal(one.type, values[one.name]) for one in self.channel.spec.parameters)
+            rows.append((key, active, *given))
+        await self.subscriptions.append_rows(rows)
 
     # Executions
 

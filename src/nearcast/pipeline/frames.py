@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.schema import Column, Schema
@@ -79,6 +79,32 @@ def write(
     )
     paths = _written(dataset, folder, stamped, version)
     return tuple(DataFile(path, version, version, rows, size, at_s, part) for path, rows, size in paths)
+
+
+def write_rows(
+    dataset: Dataset, folder: Path, rows: Sequence[Sequence[Any]], version: int, at_s: float
+) -> tuple[DataFile, ...]:
+    """A few records that this process has, as one file, without a job of Spark's; of a keyed dataset one per key.
+
+    Parquet only, which is what tables of our own are.
+    """
+    import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra; untyped
+    from pyarrow import parquet  # noqa: PLC0415
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    at = datetime.fromtimestamp(at_s, tz=UTC)
+    schema = to_arrow_schema(StructType.fromDDL(str(schema_of(dataset))), timezone="UTC")
+    columns = zip(*((*row, version, at) for row in rows), strict=True)
+    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
+    into = folder / DATA / f"{version:010d}-{secrets.token_hex(6)}"
+    into.mkdir(parents=True)
+    path = into / "part-0.parquet"
+    parquet.write_table(pa.table(arrays, schema=schema), path)
+    sync(into)
+    sync(into.parent)
+    name, size = str(path.relative_to(folder)), path.stat().st_size
+    return (DataFile(name, version, version, len(rows), size, at_s),)
 
 
 def rewrite(
