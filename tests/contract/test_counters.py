@@ -38,7 +38,7 @@ async def served(kind: str, state: Path) -> AsyncIterator[tuple[Server, Counters
 
 
 @KINDS
-async def test_bytes_that_a_server_sends_are_in_its_totals(kind: str, tmp_path: Path) -> None:
+async def test_bytes_that_a_server_takes_and_sends_are_in_its_totals(kind: str, tmp_path: Path) -> None:
     async with served(kind, tmp_path) as (server, counters):
         link = await connector(lambda _broker: server.endpoint, name="alice")("b1", lambda _up: None)
         await link.subscribe("t", lambda _data: None)
@@ -49,6 +49,9 @@ async def test_bytes_that_a_server_sends_are_in_its_totals(kind: str, tmp_path: 
         after = await counters.totals()
         await link.close()
     assert 100_000 <= after.out_bytes - before.out_bytes < 130_000
+    assert before.in_bytes is not None
+    assert after.in_bytes is not None
+    assert 100_000 <= after.in_bytes - before.in_bytes < 130_000
     assert after.at_s > before.at_s
     assert after.memory_bytes is not None
     assert 500_000 < after.memory_bytes < 1e9

@@ -217,6 +217,8 @@ def test_nobody_misses_anything_whatever_is_killed_moved_or_offline(fleet: Fleet
             assert len(delivery.distinct) == 3, "identical subscriptions are one"
             fire = people[0].subscription.machine.key
             assert sorted(delivery.wanted_at(fire)) == sorted((first, second))
+            flood = people[3].subscription.machine.key
+            assert await people[5].client.count_followers("emergencies", first) == {fire: 2, flood: 1}
             await commit(config, writer, every_s=0.1, count=10)
             await until_served(people, writer, 10.0)
             asked = len(writer.read)
@@ -294,7 +296,9 @@ def test_the_command_line_subscribes_and_shows_what_is_subscribed_to(fleet: Flee
             assert [each["rows"] for each in lines] == [has(each, created["values"]) for each in owed]
             assert f"up to execution {owed[-1]}" in followed.err
             assert "emergencies" in (await run("list")).out
-            assert "kind=fire, level=2" in (await run("show", created["key"][:8])).out
+            shown = (await run("show", created["key"][:8])).out
+            assert "kind=fire, level=2" in shown
+            assert [line for line in shown.splitlines() if line.endswith("0 follow it")], "whoever followed has left"
             wrong = await run("follow", "emergencies", "--param", "kind=fire", "--param", "level=high")
             assert (wrong.code, "parameter 'level' must be INT, got 'high'" in wrong.err) == (1, True)
             assert (await run("drop", created["key"])).code == 0

@@ -16,6 +16,7 @@ import pytest
 from nearcast.control.channel_agent import ChannelAgent, Fetch, Publish, TellFollower, TellPipeline
 from nearcast.control.channel_subscriber import Begun, ChannelSubscriber, Miss, Over, Take
 from nearcast.control.demand import PENDING, Demand, Demanded
+from nearcast.control.follower_leases import MOST_RENEWALS_HZ
 from nearcast.control.instructions import Attach, Detach, Instruction, Say
 from nearcast.control.timing import Timing
 from nearcast.domain.channel import Subscription
@@ -59,6 +60,7 @@ class World:
     published: int = 0
     sent_alone: int = 0
     pulls: int = 0
+    renewals_hz: float = MOST_RENEWALS_HZ
 
     def later(self, delay_s: float, do: Callable[[], None]) -> None:
         self.count += 1
@@ -212,7 +214,8 @@ class Agent:
         self.start()
 
     def start(self) -> None:
-        self.machine = ChannelAgent(self.broker, int(self.world.now * 1000) + 1, TIMING, most_bytes=1500)
+        session, renewals_hz = int(self.world.now * 1000) + 1, self.world.renewals_hz
+        self.machine = ChannelAgent(self.broker, session, TIMING, most_bytes=1500, renewals_hz=renewals_hz)
 
     def hear(self, message: Follow | Unfollow | Known | Committed) -> None:
         if self.down:
@@ -393,8 +396,9 @@ def lived_through(world: World, *, anew: bool) -> list[Client]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_every_subscriber_has_every_result_since_it_subscribed_once_and_in_order(seed: int) -> None:
-    world = World(random.Random(seed))
+@pytest.mark.parametrize("renewals_hz", [MOST_RENEWALS_HZ, 0.2], ids=["often", "seldom"])
+def test_every_subscriber_has_every_result_since_it_subscribed_once_and_in_order(seed: int, renewals_hz: float) -> None:
+    world = World(random.Random(seed), renewals_hz=renewals_hz)
     clients = lived_through(world, anew=False)
     for client in clients:
         assert client.first is not None

@@ -29,7 +29,7 @@ from nearcast.domain.ring import Ring
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
-from nearcast.wire.channels import Committed, Describe, Described, Follow, Known, Rehome, Unfollow
+from nearcast.wire.channels import Committed, Describe, Described, Follow, Known, Muster, Rehome, Unfollow
 from nearcast.wire.control import (
     AGENT_SUBJECT,
     COORDINATOR_SUBJECT,
@@ -177,7 +177,7 @@ class Agent:
             self._do(self.machine.message(message, now))
         elif isinstance(message, Counts) and self._reporter is not None:
             self._reporter.analyzer.counted(message, now)
-        elif isinstance(message, Follow | Unfollow | Describe):
+        elif isinstance(message, Follow | Unfollow | Describe | Muster):
             self.channels.from_clients(message)
         if self._survey is None:
             return

@@ -19,6 +19,7 @@ from nearcast.wire.channels import (
     Described,
     Follow,
     Known,
+    Muster,
     Notice,
     Pull,
     Pulled,
@@ -75,6 +76,8 @@ class Channels:
                 self._do(machine.unfollow(message, now))
             case Describe():
                 self._do(machine.describe(message))
+            case Muster():
+                self._do(machine.muster(message))
             case _:
                 pass
 

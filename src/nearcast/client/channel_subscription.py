@@ -157,10 +157,12 @@ class ChannelSubscription:
                 self._noticed(message)
 
     def link_changed(self, broker: str, up: bool) -> None:
+        now = self._clock.now()
         if up:
-            self._do(self.machine.restored(broker, self._clock.now()))
+            self._do(self.machine.restored(broker, now))
         else:
-            self.machine.lost(broker)
+            self.machine.lost(broker, now)
+            self._do([])
 
     # Within
 

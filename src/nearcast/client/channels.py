@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from nearcast.brokers.link import LearnAddresses, forget_addresses
 from nearcast.brokers.pool import LinkPool
@@ -12,7 +13,7 @@ from nearcast.control.timing import Timing
 from nearcast.domain.channel import ChannelSpec, Value
 from nearcast.domain.errors import ChannelError, ConfigError, LinkClosed, LinkDown
 from nearcast.transport.clock import Clock
-from nearcast.wire.channels import Describe, Described, Following, Near, Notice, Refusal
+from nearcast.wire.channels import Describe, Described, Following, Muster, Mustered, Near, Notice, Refusal
 from nearcast.wire.control import AGENT_SUBJECT, seal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.rejects import Rejects
@@ -45,6 +46,7 @@ class Channels:
         self._near = near
         self._subscriptions: dict[str, ChannelSubscription] = {}  # by key
         self._described: dict[str, asyncio.Future[Described]] = {}
+        self._mustered: dict[tuple[str, str], _Parts] = {}  # by broker and channel
         self._home = ""
         self._closed = False
 
@@ -110,6 +112,22 @@ class Channels:
             raise ChannelError(found.result().refused)
         return ChannelSpec(channel, "", found.result().parameters)
 
+    async def followers(self, channel: str, broker: str, timeout_s: float) -> dict[str, int]:
+        """As `Client.count_followers` promises."""
+        parts = self._mustered[broker, channel] = _Parts()
+        until_s = self._clock.now() + timeout_s
+        try:
+            while not parts.whole.is_set():
+                if self._clock.now() >= until_s:
+                    raise LinkDown(f"broker {broker!r}: its agent did not answer within {timeout_s:g} s")
+                parts.found.clear()
+                self._pool.publish(broker, AGENT_SUBJECT, seal(Muster(self._client, channel), self._dialect))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(parts.whole.wait(), self._timing.retry_s)
+        finally:
+            self._mustered.pop((broker, channel), None)
+        return {key: count for each in parts.found.values() for key, count in each.followers}
+
     def set_home(self, broker: str) -> None:
         """Raises ConfigError for one that there is not."""
         if broker not in self._brokers():
@@ -118,7 +136,12 @@ class Channels:
         for subscription in list(self._subscriptions.values()):
             subscription.move(broker)
 
-    def answered(self, message: Following | Refusal | Notice | Described, broker: str) -> None:
+    def answered(self, message: Following | Refusal | Notice | Described | Mustered, broker: str) -> None:
+        if isinstance(message, Mustered):
+            parts = self._mustered.get((broker, message.channel))
+            if parts is not None:
+                parts.take(message)
+            return
         if isinstance(message, Described):
             asked = self._described.get(message.channel)
             if asked is not None and not asked.done():
@@ -160,6 +183,19 @@ class Channels:
         gone = self._subscriptions.pop(key, None)
         if gone is not None:
             self._home = gone.home
+
+
+class _Parts:
+    """Of one answer."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, Mustered] = {}
+        self.whole = asyncio.Event()
+
+    def take(self, message: Mustered) -> None:
+        self.found[message.part] = message
+        if len(self.found) == message.parts:
+            self.whole.set()
 
 
 def _unanswered(channel: str, timeout_s: float) -> str:

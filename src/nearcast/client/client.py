@@ -36,7 +36,7 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
-from nearcast.wire.channels import MOST_NEAR, Described, Following, Near, Notice, Refusal
+from nearcast.wire.channels import MOST_NEAR, Described, Following, Mustered, Near, Notice, Refusal
 from nearcast.wire.control import AGENT_SUBJECT, Generation, Unsure, Welcome, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.places import Echo
@@ -331,6 +331,14 @@ class Client:
         self._must_be_open()
         return await self._channels.describe(channel, timeout_s)
 
+    async def count_followers(self, channel: str, broker: str, *, timeout_s: float = 10.0) -> dict[str, int]:
+        """How many follow each distinct subscription to a channel at a broker now, by key.
+
+        Raises LinkDown when its agent does not answer in time.
+        """
+        self._must_be_open()
+        return await self._channels.followers(channel, broker, timeout_s)
+
     def set_home(self, broker: str) -> None:
         """Subscriptions to channels are to be had by this broker from now on; nothing is missed or repeated."""
         self._channels.set_home(broker)
@@ -505,7 +513,7 @@ class Client:
             message = self.rejects.read(lambda: unseal(data, self._dialect), f"agent of {broker}")
             if isinstance(message, Welcome | Unsure | Generation):
                 self._answered(message, broker)
-            elif isinstance(message, Following | Refusal | Notice | Described):
+            elif isinstance(message, Following | Refusal | Notice | Described | Mustered):
                 self._channels.answered(message, broker)
             elif isinstance(message, Echo) and self._survey is not None:
                 self._survey.echo(message)

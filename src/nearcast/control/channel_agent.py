@@ -4,19 +4,21 @@ An agent has one entry per key for all of its followers. It is told of execution
 for its keys, in one question for all of them, keeps it as long as there is room, and publishes each result once: the
 broker copies it to all who are subscribed. Who lacks something is sent it alone.
 
-Nothing here survives a crash, and nothing need: followers say who they are and how far they are, again and again.
+Nothing here survives a crash, and nothing need: followers say who they are and how far they are, again and again. The
+more there are, the longer are their leases, so that what they say comes at a rate that an agent can bear.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
 
 import msgspec
 
 from nearcast.control.channel_pulls import ChannelPulls
+from nearcast.control.follower_leases import MOST_RENEWALS_HZ, FollowerLeases, Leased
 from nearcast.control.followers import Followers
 from nearcast.control.instructions import Instruction
+from nearcast.control.result_cache import ResultCache
 from nearcast.control.timing import Timing
 from nearcast.control.wanted import Teller
 from nearcast.domain.channel import Subscription
@@ -28,6 +30,7 @@ from nearcast.wire.channels import (
     Follow,
     Following,
     Known,
+    Muster,
     Near,
     Notice,
     Pull,
@@ -40,9 +43,8 @@ from nearcast.wire.channels import (
     Unfollow,
     Want,
     Wish,
+    mustered,
 )
-
-_OVERHEAD_BYTES = 200  # of a result without its rows
 
 
 class TellFollower(Instruction, frozen=True):
@@ -73,39 +75,46 @@ class Fetch(Instruction, frozen=True):
     pull: Pull
 
 
-class _Follower(msgspec.Struct):
-    """There may be a million of them: what they share is in `_Key`."""
+class _Follower(Leased, kw_only=True, gc=False):
+    """There may be a million of them: what they share, and what few of them have, is in `_Key`."""
 
-    until_s: float
     asked_s: float
     after: int | None
     keep_s: float
-    lacks: int | None = None  # it is to be sent what came after this, once that has been pulled
 
 
 class _Key(msgspec.Struct):
+    key: str  # the one object: a million names of it would be as many copies
     subscription: Subscription
-    followers: dict[str, _Follower]
+    followers: dict[str, _Follower] = msgspec.field(default_factory=dict)
+    lacking: dict[str, int] = msgspec.field(default_factory=dict)  # who is to be sent what came after this, once pulled
     begin: int = 0  # the last execution before the pipeline knew of it here: who is new gets what comes after
     last: int | None = None  # every result up to this execution has been published; None until the pipeline knows of it
     held_s: float = -math.inf  # until when one that is gone may come back
-    results: deque[Result] = msgspec.field(default_factory=deque)  # each follows the one before; the last ones only
 
 
 class ChannelAgent:
-    """`most_bytes`: of results that are kept for those who come late; the pipeline has them longer."""
+    """`most_bytes`: of results that are kept for those who come late; the pipeline has them longer. `renewals_hz`: what
+    comes of followers together, at most, however many they are.
+    """
 
-    def __init__(self, broker: str, session: int, timing: Timing, *, most_bytes: int = 64_000_000) -> None:
+    def __init__(
+        self,
+        broker: str,
+        session: int,
+        timing: Timing,
+        *,
+        most_bytes: int = 64_000_000,
+        renewals_hz: float = MOST_RENEWALS_HZ,
+    ) -> None:
         self.broker = broker
         self.timing = timing
         self.teller = Teller(broker, session, timing)
         self.followers = Followers(broker, session)
         self.keys: dict[str, _Key] = {}
         self.channels: dict[str, ChannelPulls] = {}
-        self.cached_bytes = 0
-        self._most_bytes = most_bytes
-        self._cached: deque[tuple[str, int]] = deque()  # (key, execution) in the order in which they were kept
-        self._leases: OrderedDict[tuple[str, str], None] = OrderedDict()  # (key, client) in the order of their ends
+        self.cache = ResultCache(most_bytes)
+        self._leases = FollowerLeases(timing, renewals_hz)
         self._url = ""
 
     # From followers
@@ -129,6 +138,12 @@ class ChannelAgent:
     def describe(self, message: Describe) -> list[Instruction]:
         return [TellPipeline(msgspec.structs.replace(message, broker=self.broker))]
 
+    def muster(self, message: Muster) -> list[Instruction]:
+        """How many follow each key of a channel here."""
+        keys = self.channels[message.channel].keys if message.channel in self.channels else ()
+        counts = tuple((key, len(self.keys[key].followers)) for key in keys)
+        return [TellFollower(message.client, part) for part in mustered(self.broker, message.channel, counts)]
+
     # From the coordinator
 
     def rehome(self, message: Rehome) -> list[Instruction]:
@@ -142,7 +157,7 @@ class ChannelAgent:
                     continue  # nobody is answered before the pipeline knows of it
                 follower = entry.followers[client]
                 after = max(entry.last, entry.begin) if follower.after is None else follower.after
-                lease_s = self.timing.absent_s
+                lease_s = self._leases.length_s
                 answer = Following(key, after, follower.after, follower.asked_s, lease_s, home, addresses)
                 out.append(TellFollower(client, answer))
         return out
@@ -202,11 +217,11 @@ class ChannelAgent:
             entry = self.keys.get(key)
             if entry is not None and entry.last is not None:
                 missing = found.get(key, ())
-                out += self._publish(key, entry, missing, answer)
-                out += self._send_missing(key, entry, after, missing, until=answer.until, cut=cut.get(key, 0))
+                out += self._publish(entry, missing, answer.until)
+                out += self._send_missing(entry, after, missing, until=answer.until, cut=cut.get(key, 0))
                 if answer.until < channel.heard:
                     channel.wants(key, answer.until)
-                for lacks in [each.lacks for each in entry.followers.values() if each.lacks is not None]:
+                for lacks in entry.lacking.values():
                     channel.wants(key, lacks)
         if channel.need and not found:
             channel.retry_s = now + self.timing.retry_s  # it knows less than we were told: not at once again
@@ -227,19 +242,13 @@ class ChannelAgent:
     # Time
 
     def wake_s(self) -> float:
-        first = next(iter(self._leases), None)
-        lease_s = math.inf if first is None else self.keys[first[0]].followers[first[1]].until_s
         waiting = [each.retry_s for each in self.channels.values() if self._url and each.need and each.pulling is None]
         told_s = self.teller.wake_s() if self._spoken else math.inf
-        return min([lease_s, *waiting, told_s, self.followers.wake_s()])
+        return min([self._leases.wake_s(), *waiting, told_s, self.followers.wake_s()])
 
     def tick(self, now: float) -> list[Instruction]:
-        while self._leases:
-            key, client = next(iter(self._leases))
-            follower = self.keys[key].followers[client]
-            if now < follower.until_s:
-                break
-            self._remove(key, client, self._hold_s(follower), now)
+        for key, client in self._leases.ended(now, self._find):
+            self._remove(key, client, self._hold_s(self.keys[key].followers[client]), now)
         told = [TellCoordinator(message) for message in self.followers.tick(now)]
         return [*told, *self._work(now)]
 
@@ -255,43 +264,50 @@ class ChannelAgent:
         key = subscription.key
         entry = self.keys.get(key)
         if entry is None:
-            entry = self.keys[key] = _Key(subscription, {})
-        follower, until_s = entry.followers.get(client), now + self.timing.absent_s
+            entry = self.keys[key] = _Key(key, subscription)
+        follower = entry.followers.get(client)
         if follower is None:
-            follower = entry.followers[client] = _Follower(until_s, asked_s, wish.after, wish.keep_s)
-            self._leases[key, client] = None
+            follower = _Follower(asked_s=asked_s, after=wish.after, keep_s=wish.keep_s)
+            entry.followers[client] = follower
+            self._leases.begin(entry.key, client, follower, now)
         elif follower.asked_s > asked_s:
             return []
         else:
-            follower.until_s, follower.asked_s, follower.lacks = until_s, asked_s, None
-            follower.after, follower.keep_s = wish.after, wish.keep_s
-            self._leases.move_to_end((key, client))
-        self.followers.follows(client, key, near, now)
+            follower.asked_s, follower.after, follower.keep_s = asked_s, wish.after, wish.keep_s
+            entry.lacking.pop(client, None)
+            self._leases.renew(follower, now)
+        self.followers.follows(client, entry.key, near, now)
         held = self.teller.wants.get(key)
         if held is None or held.hold_s < self._hold_s(follower):
-            self.teller.want(key, Want(subscription, self._hold_s(follower)))
-        return self._answer(key, entry, client) if entry.last is not None else []
+            self.teller.want(entry.key, Want(entry.subscription, self._hold_s(follower)))
+        return self._answer(entry, client) if entry.last is not None else []
 
-    def _answer(self, key: str, entry: _Key, client: str) -> list[Instruction]:
+    def _find(self, key: str, client: str) -> _Follower | None:
+        return self.keys[key].followers.get(client) if key in self.keys else None
+
+    def _answer(self, entry: _Key, client: str) -> list[Instruction]:
         """From where on it gets everything, and at once what we have of that."""
-        follower, last, channel = entry.followers[client], entry.last, self.channels[entry.subscription.channel]
+        key, last, channel = entry.key, entry.last, self.channels[entry.subscription.channel]
+        follower = entry.followers[client]
         assert last is not None
         after = max(last, entry.begin) if follower.after is None else follower.after
         at = max(after, channel.settled(key)) if after >= last else after
-        following = Following(key, at, follower.after, follower.asked_s, self.timing.absent_s)
+        following = Following(key, at, follower.after, follower.asked_s, self._leases.length_s)
         out: list[Instruction] = [TellFollower(client, following)]
         if after >= last:
             return out
-        if entry.results and entry.results[0].previous <= after:
-            return [*out, *(_to(client, key, each) for each in entry.results if each.execution > after)]
-        follower.lacks = after
+        kept = self.cache.after(key, after)
+        if kept is not None:
+            return [*out, *(_to(client, key, each) for each in kept)]
+        entry.lacking[client] = after
         channel.wants(key, after)
         return out
 
     def _remove(self, key: str, client: str, hold_s: float, now: float) -> None:
         entry = self.keys[key]
         del entry.followers[client]
-        del self._leases[key, client]
+        entry.lacking.pop(client, None)
+        self._leases.end()
         self.followers.leaves(client, key, now)
         entry.held_s = max(entry.held_s, now + hold_s)
         if entry.followers:
@@ -299,7 +315,7 @@ class ChannelAgent:
         self.teller.drop(key, entry.held_s - now)
         self.followers.dropped(key)
         del self.keys[key]
-        self._forget(entry)
+        self.cache.forget(key)
         channel = self.channels.get(entry.subscription.channel)
         if channel is not None:
             channel.keys.pop(key, None)
@@ -326,58 +342,38 @@ class ChannelAgent:
         if entry.last < max(channel.heard, begin):
             channel.wants(key, entry.last)
         for client in entry.followers:
-            out += self._answer(key, entry, client)
+            out += self._answer(entry, client)
         return out
 
-    def _publish(self, key: str, entry: _Key, found: tuple[Result, ...], answer: Pulled) -> list[Instruction]:
+    def _publish(self, entry: _Key, found: tuple[Result, ...], until: int) -> list[Instruction]:
         out: list[Instruction] = []
         assert entry.last is not None
         for result in found:
             if result.execution > entry.last:
-                out.append(Publish(Notice(key, result)))
-                self._keep(key, entry, result)
+                out.append(Publish(Notice(entry.key, result)))
+                self.cache.keep(entry.key, result)
                 entry.last = result.execution
-        entry.last = max(entry.last, answer.until)
+        entry.last = max(entry.last, until)
         return out
 
     def _send_missing(
-        self, key: str, entry: _Key, after: int, found: tuple[Result, ...], *, until: int, cut: int
+        self, entry: _Key, after: int, found: tuple[Result, ...], *, until: int, cut: int
     ) -> list[Instruction]:
         """To each that lacks something: what there is, and a mark behind it, up to which there is nothing more."""
         out: list[Instruction] = []
-        for client, follower in entry.followers.items():
-            lacks = follower.lacks
-            if lacks is None or lacks < after:
+        for client, lacks in list(entry.lacking.items()):
+            if lacks < after:
                 continue
             wanted = [each for each in found if each.execution > lacks]
-            out += [_to(client, key, each) for each in wanted]
+            out += [_to(client, entry.key, each) for each in wanted]
             end = wanted[-1].execution if wanted else lacks
             if until > end:
-                mark = Result(until, max(end, cut), b"", cut)
-                out.append(TellFollower(client, Notice(key, mark, 0, 0)))
-            done = entry.last is None or until >= entry.last
-            follower.lacks = None if done else max(until, end)
+                out.append(TellFollower(client, Notice(entry.key, Result(until, max(end, cut), b"", cut), 0, 0)))
+            if entry.last is None or until >= entry.last:
+                del entry.lacking[client]
+            else:
+                entry.lacking[client] = max(until, end)
         return out
-
-    def _keep(self, key: str, entry: _Key, result: Result) -> None:
-        """Only what follows without a hole is of use."""
-        if entry.results and entry.results[-1].execution != result.previous:
-            self._forget(entry)
-        entry.results.append(result)
-        self._cached.append((key, result.execution))
-        self.cached_bytes += _size(result)
-        while self.cached_bytes > self._most_bytes:
-            oldest, execution = self._cached.popleft()
-            kept = self.keys.get(oldest)
-            if kept is not None and kept.results and kept.results[0].execution == execution:
-                self.cached_bytes -= _size(kept.results.popleft())
-
-    def _forget(self, entry: _Key) -> None:
-        self.cached_bytes -= sum(map(_size, entry.results))
-        entry.results.clear()
-        if len(self._cached) > self._most_bytes // _OVERHEAD_BYTES:  # keys came and went: so many cannot be kept
-            alive = {(key, each.execution) for key, other in self.keys.items() for each in other.results}
-            self._cached = deque(each for each in self._cached if each in alive)
 
     def _work(self, now: float) -> list[Instruction]:
         """Whatever can be asked for now."""
@@ -389,10 +385,6 @@ class ChannelAgent:
                 continue
             out.append(Fetch(self._url, channel.pull(self.broker, name)))
         return out
-
-
-def _size(result: Result) -> int:
-    return len(result.rows) + _OVERHEAD_BYTES
 
 
 def _to(client: str, key: str, result: Result) -> TellFollower:

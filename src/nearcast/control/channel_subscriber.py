@@ -50,6 +50,8 @@ class _Home(msgspec.Struct):
     attached: bool = False  # the key's subject is subscribed to
     asked_s: float = -math.inf
     heard_s: float = -math.inf  # when its agent was last asked, that then answered
+    follow_s: float = 0.0  # how often its agent wants to hear of us
+    lost_s: float = -math.inf  # since when the link is down
     up: bool = True
 
 
@@ -125,9 +127,10 @@ class ChannelSubscriber:
         home.attached = True
         return [self._follow(broker, now)]
 
-    def lost(self, broker: str) -> None:
-        if broker in self._homes:
-            self._homes[broker].up = False
+    def lost(self, broker: str, now: float) -> None:
+        home = self._homes.get(broker)
+        if home is not None:
+            home.up, home.lost_s = False, now
 
     def restored(self, broker: str, now: float) -> list[Instruction]:
         home = self._homes.get(broker)
@@ -142,7 +145,9 @@ class ChannelSubscriber:
             return []
         if not home.attached:
             return []
-        home.heard_s = max(home.heard_s, message.asked_s)
+        if message.asked_s >= home.heard_s:
+            home.heard_s = message.asked_s
+            home.follow_s = message.lease_s * self.timing.follow_s / self.timing.absent_s
         out: list[Instruction] = []
         if self.position is None:
             self.position = self._first = message.after
@@ -211,8 +216,7 @@ class ChannelSubscriber:
             return []
         out: list[Instruction] = []
         home = self._homes[self.home]
-        patience_s = self.timing.lease_s if home.up else self.timing.patience_s
-        if now - max(home.heard_s, self._tried_s) >= patience_s and len(self._brokers) > 1:
+        if now >= self._patient_until_s(home) and len(self._brokers) > 1:
             candidates = [each for each in self._brokers if each != self.home]
             out += self._go(candidates[self._next % len(candidates)], now)
             self._next += 1
@@ -225,7 +229,17 @@ class ChannelSubscriber:
 
     def _due_s(self, home: _Home) -> float:
         answered = home.heard_s >= home.asked_s
-        return home.asked_s + (self.timing.follow_s if answered else self.timing.retry_s)
+        due_s = home.asked_s + (home.follow_s if answered else self.timing.retry_s)
+        if not home.up and home.asked_s < home.lost_s:
+            return min(due_s, home.lost_s + self.timing.patience_s)
+        return due_s
+
+    def _patient_until_s(self, home: _Home) -> float:
+        """When another home is tried: an answer is missing, or the link has been down for too long."""
+        if not home.up:
+            return max(home.lost_s, self._tried_s) + self.timing.patience_s
+        longer_s = max(0.0, home.follow_s - self.timing.follow_s)
+        return max(home.heard_s + longer_s, self._tried_s) + self.timing.lease_s
 
     def _go(self, broker: str, now: float) -> list[Instruction]:
         self.home, self._tried_s = broker, now

@@ -1,12 +1,15 @@
 """Who follows what at one broker, by client, and what is published for it: what its agent tells the coordinator.
 
 A round tells of everybody, every few seconds. Who has come or left since is told soon, together with others who did.
+Of a crowd rounds are told more seldom, with the keys' rates alone in between, and only of so many of it as one round
+can bear: the leader sees a part of such a broker's load.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -14,11 +17,14 @@ from nearcast.control.rates import KeyRates
 from nearcast.wire.channels import AtHome, Near, Resident
 
 ROUND_S = 5.0
+MOST_TOLD = 100_000  # clients; some 7 MB, and half a second of the agent's and of the leader's time
+MOST_TOLD_HZ = 2_000.0  # clients a second: of more than 10,000 rounds are seldom
 RATE_WINDOW_S = 60.0  # the longest period of a channel that counts evenly
 _SLOT_S = 5.0
 _SOON_S = 0.2  # who comes or leaves within this time is told of together
 _MOST_BYTES = 400_000  # of one message, about: a NATS server takes 1 MB unless it is told otherwise
 _MOST_KEYS = 1000  # of one client, at a time
+_MOST_RATES = 8000  # of one message
 _NUMBER_BYTES, _FIELD_BYTES = 3, 12  # of a key's number, and of what is around a name, at most
 
 
@@ -30,7 +36,7 @@ class _Client(msgspec.Struct):
 class Followers:
     """`first`: the number of the first round, higher than those of earlier lives of the same agent."""
 
-    __slots__ = ("_broker", "_clients", "_left", "_news", "_rates", "_round", "_round_s", "_soon_s")
+    __slots__ = ("_broker", "_clients", "_left", "_news", "_rates", "_rates_s", "_round", "_round_s", "_soon_s")
 
     def __init__(self, broker: str, first: int) -> None:
         self._broker = broker
@@ -41,6 +47,7 @@ class Followers:
         self._left: dict[str, None] = {}
         self._round_s = -math.inf  # when everybody is told of next
         self._soon_s = math.inf  # when those are who came or left
+        self._rates_s = math.inf  # when only rates are, between rounds that are far apart
 
     # What happens
 
@@ -83,32 +90,45 @@ class Followers:
     # What is told
 
     def wake_s(self) -> float:
-        return min(self._round_s, self._soon_s)
+        return min(self._round_s, self._soon_s, self._rates_s)
 
     def tick(self, now: float) -> list[AtHome]:
         if now >= self._round_s:
             return self._everybody(now)
         if now >= self._soon_s:
             return self._changes(now)
+        if now >= self._rates_s:
+            return self._rates_alone(now)
         return []
 
     # Within
 
     def _tell_of(self, client: str, now: float) -> None:
+        if len(self._clients) > MOST_TOLD:
+            return
         self._news[client] = None
         self._soon_s = min(self._soon_s, now + _SOON_S)
 
     def _everybody(self, now: float) -> list[AtHome]:
         self._round += 1
-        self._round_s = now + ROUND_S
+        told = min(len(self._clients), MOST_TOLD)
+        self._round_s = now + max(ROUND_S, told / MOST_TOLD_HZ)
+        self._rates_s = now + ROUND_S if self._round_s > now + ROUND_S else math.inf
         self._told()
-        pages = self._pages(self._clients, now) or [_Page()]
+        pages = self._pages(islice(self._clients, told), now) or [_Page()]
         return [page.written(self._broker, self._round, len(pages)) for page in pages]
 
     def _changes(self, now: float) -> list[AtHome]:
         news, left = list(self._news), list(self._left)
         self._told()
         return [*(page.written(self._broker, self._round, 0) for page in self._pages(news, now)), *self._gone(left)]
+
+    def _rates_alone(self, now: float) -> list[AtHome]:
+        """Also that we are there: who says nothing is forgotten with all its clients."""
+        self._rates_s = now + ROUND_S
+        rates = list(self._rates.look(now).items())
+        pages = [tuple(rates[at : at + _MOST_RATES]) for at in range(0, len(rates), _MOST_RATES)] or [()]
+        return [AtHome(self._broker, self._round, 0, page) for page in pages]
 
     def _told(self) -> None:
         self._news.clear()

@@ -90,7 +90,30 @@ class Describe(msgspec.Struct, frozen=True, tag=True):
     broker: str = ""
 
 
+class Muster(msgspec.Struct, frozen=True, tag=True):
+    """How many follow each key of this channel at this broker? An operator asks, by the name of a client."""
+
+    client: str
+    channel: str
+
+
 # agent -> client
+
+
+class Mustered(msgspec.Struct, frozen=True, tag=True):
+    """The answer, as (key, followers), in so many `parts`."""
+
+    broker: str
+    channel: str
+    followers: tuple[tuple[str, int], ...]
+    part: int = 1
+    parts: int = 1
+
+
+def mustered(broker: str, channel: str, followers: tuple[tuple[str, int], ...]) -> list[Mustered]:
+    """As it is sent: in one message, or in several."""
+    pieces = [followers[at : at + MOST_READY] for at in range(0, len(followers), MOST_READY)] or [()]
+    return [Mustered(broker, channel, piece, number, len(pieces)) for number, piece in enumerate(pieces, 1)]
 
 
 class Described(msgspec.Struct, frozen=True, tag=True):
@@ -106,8 +129,9 @@ class Following(msgspec.Struct, frozen=True, tag=True):
     """What comes after execution `after` will be sent. Between that and `said`, which the client said it has, there is
     nothing; of one that had said nothing, no more is known.
 
-    `home`: the broker where the client should be; "" when here. `addresses`: of that one, if it came later than the
-    files which clients have.
+    `lease_s`: it is given up when it has not been heard for so long. It renews as often within that as within the
+    shortest lease, which may be seldom where many follow. `home`: the broker where the client should be; "" when here.
+    `addresses`: of that one, if it came later than the files which clients have.
     """
 
     key: str
@@ -318,8 +342,8 @@ def _must_be_near(client: str, near: Near) -> None:
             raise ValueError(f"client {client!r}: a round trip of {rtt_s} s to {broker!r}")
 
 
-FromFollowers = Follow | Unfollow | Describe
-ToFollower = Following | Refusal | Described | Notice
+FromFollowers = Follow | Unfollow | Describe | Muster
+ToFollower = Following | Refusal | Described | Notice | Mustered
 ToPipeline = Wanted | Describe | Pull
 FromPipeline = Known | Committed | Described | Pulled
 Homing = AtHome | Rehome

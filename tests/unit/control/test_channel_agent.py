@@ -11,6 +11,8 @@ from nearcast.wire.channels import (
     Follow,
     Following,
     Known,
+    Muster,
+    Mustered,
     Notice,
     Pull,
     Pulled,
@@ -204,8 +206,10 @@ def test_what_is_kept_is_bounded_and_the_newest_stay() -> None:
     for execution in range(11, 31):
         asked = machine.committed(Committed("fires", execution, (FIRES.key,), "url", session=1, number=1), 1.0)
         pulled(machine, asked, Pulled(execution, ((FIRES.key, (result(execution, execution - 1),)),)))
-    assert machine.cached_bytes <= 1000
-    assert [each.execution for each in machine.keys[FIRES.key].results][-1] == 30
+    assert machine.cache.used_bytes <= 1000
+    kept = machine.cache.after(FIRES.key, 29)
+    assert kept is not None
+    assert [each.execution for each in kept] == [30]
 
 
 def test_a_refusal_reaches_who_asked_and_nobody_else() -> None:
@@ -215,3 +219,27 @@ def test_a_refusal_reaches_who_asked_and_nobody_else() -> None:
     answers = machine.known(Known(1, said.number, said.number, begin, (), refused, "url"), 0.0)
     assert Refusal(FLOODS.key, "no") in to(answers, "ann")
     assert list(machine.keys) == [FIRES.key]
+
+
+def test_who_falls_silent_is_given_up_and_who_renews_is_not() -> None:
+    machine = ready("ann", "bob")
+    follow(machine, "bob", Wish(FIRES, 10), now=15.0)
+    assert machine.wake_s() <= TIMING.absent_s
+    machine.tick(TIMING.absent_s)
+    assert list(machine.keys[FIRES.key].followers) == ["bob"]
+    machine.tick(15.0 + TIMING.absent_s)
+    assert not machine.keys
+
+
+def test_followers_are_counted_by_key() -> None:
+    machine = ready("ann", "bob")
+    assert machine.muster(Muster("op", "fires")) == [TellFollower("op", Mustered("b1", "fires", ((FIRES.key, 2),)))]
+    assert machine.muster(Muster("op", "floods")) == [TellFollower("op", Mustered("b1", "floods", ()))]
+
+
+def test_a_result_costs_the_same_however_many_follow() -> None:
+    machine = ready(*(f"c{number}" for number in range(200)))
+    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url", session=1, number=1), 1.0)
+    assert pulled(machine, asked, Pulled(11, ((FIRES.key, (result(11, 4),)),))) == [
+        Publish(Notice(FIRES.key, result(11, 4)))
+    ]

@@ -10,8 +10,10 @@ FIRES = Subscription("fires", (("city", "ulm"),))
 TIMING = Timing()
 
 
-def following(after: int, asked_s: float = 0.0, home: str = "", said: int | None = None) -> Following:
-    return Following(FIRES.key, after, said, asked_s, 20.0, home)
+def following(
+    after: int, asked_s: float = 0.0, home: str = "", said: int | None = None, lease_s: float = TIMING.absent_s
+) -> Following:
+    return Following(FIRES.key, after, said, asked_s, lease_s, home)
 
 
 def notice(execution: int, previous: int, floor: int = 0) -> Notice:
@@ -116,9 +118,29 @@ def test_an_agent_that_does_not_answer_is_asked_again_and_then_another() -> None
 
 def test_one_whose_link_is_down_is_left_sooner() -> None:
     machine = begun()
-    machine.lost("b1")
-    assert machine.tick(2.0) == [] or not any(isinstance(each, Attach) for each in machine.tick(2.0))
-    assert Attach("b2") in machine.tick(TIMING.patience_s)
+    machine.lost("b1", 1.0)
+    assert machine.wake_s() == 1.0 + TIMING.patience_s
+    assert not any(isinstance(each, Attach) for each in machine.tick(2.0))
+    assert Attach("b2") in machine.tick(1.0 + TIMING.patience_s)
+
+
+def test_where_many_follow_it_renews_seldom_and_is_as_patient() -> None:
+    machine = begun()
+    machine.tick(5.0)
+    machine.following(following(10, 5.0, said=10, lease_s=400.0), "b1", 5.0)
+    assert machine.wake_s() == 105.0
+    assert asked(machine.tick(105.0)) == [("b1", 10)], "that it was silent itself is no reason to go elsewhere"
+    assert Attach("b2") in machine.tick(110.0), "that it is not answered is one"
+
+
+def test_one_that_renews_seldom_leaves_as_soon_when_its_link_is_down() -> None:
+    machine = begun()
+    machine.tick(5.0)
+    machine.following(following(10, 5.0, said=10, lease_s=400.0), "b1", 5.0)
+    machine.lost("b1", 50.0)
+    assert machine.wake_s() == 50.0 + TIMING.patience_s
+    assert not any(isinstance(each, Attach) for each in machine.tick(51.0))
+    assert Attach("b2") in machine.tick(machine.wake_s())
 
 
 def test_it_says_every_few_seconds_how_far_it_is() -> None:

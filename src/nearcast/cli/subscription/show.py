@@ -1,17 +1,21 @@
 """`nearcast subscription list` and `show`."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
+from nearcast.client import open_client
 from nearcast.control.demand import Demanded
-from nearcast.domain.errors import ChannelError
+from nearcast.domain.errors import ChannelError, LinkDown
 from nearcast.pipeline.distinct import DistinctStore
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
+
+_PATIENCE_S = 3.0
 
 
 def list_subscriptions(
@@ -30,7 +34,7 @@ def show_subscription(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Show what one of them asks, and since which execution."""
+    """Show what one of them asks, since which execution, and how many follow it where."""
     raise typer.Exit(run(_show(load_config(config), key, as_json)))
 
 
@@ -45,11 +49,26 @@ async def _list(config: Config, channel: str | None, as_json: bool) -> None:
 
 async def _show(config: Config, key: str, as_json: bool) -> None:
     each = found_by(key, await subscriptions_of(config))
+    followers = await _followers(config, each)
     if as_json:
-        print_json(_facts(each))
+        print_json({**_facts(each), "followers": followers})
         return
     print(f"{each.subscription.key}: {each.subscription.channel} with {_values(each)}")
     print(f"  results after execution {each.since}; made for {each.hold_s:g} s more when nobody follows")
+    for broker, count in followers.items():
+        print(f"  {broker}: {'its agent does not answer' if count is None else f'{count} follow it'}")
+
+
+async def _followers(config: Config, each: Demanded) -> dict[str, int | None]:
+    """By broker; None where nobody answers."""
+    subscription, found = each.subscription, dict[str, int | None]()
+    async with open_client(config) as client:
+        for broker in config.brokers:
+            found[broker] = None
+            with suppress(LinkDown):
+                counts = await client.count_followers(subscription.channel, broker, timeout_s=_PATIENCE_S)
+                found[broker] = counts.get(subscription.key, 0)
+    return found
 
 
 async def subscriptions_of(config: Config) -> list[Demanded]:
