@@ -231,7 +231,7 @@ class ChannelRunner:
     def _run(self, read: _Reading, last: Mapping[str, int]) -> Written:
         """In a thread."""
         if self._session is None:
-            self._session = _session(self._spark)
+            self._session = channel_session(self._spark)
         session = self._session
         for name, snapshot in read.datasets.items():
             after = read.windows[name].after
@@ -303,7 +303,7 @@ async def run_channel(
             await done(found)
 
 
-def _session(spark: "SparkSession") -> "SparkSession":
+def channel_session(spark: "SparkSession") -> "SparkSession":
     """With views of its own, and as many partitions as this Spark can work on, unless it was told otherwise."""
     session, context = spark.newSession(), spark.sparkContext
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # which others read as UTC

@@ -5,7 +5,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,6 +112,7 @@ async def _one_by_one(
 ) -> list[float]:
     """Seconds for each of `wanted`, asked alone over the window of the last execution; its rows must be the same."""
     from nearcast.pipeline import answers, frames  # noqa: PLC0415
+    from nearcast.pipeline.channels import channel_session  # noqa: PLC0415
     from nearcast.pipeline.sql import Compiler  # noqa: PLC0415
     from nearcast.pipeline.tables import in_thread  # noqa: PLC0415
 
@@ -119,7 +120,7 @@ async def _one_by_one(
     text = Compiler(spec.query, spec.parameters, runner.channel.datasets).alone().text
 
     def measure() -> list[float]:
-        session = spark.newSession()
+        session = channel_session(spark)  # with as many partitions as a channel has: no more work than there is
         for name, snapshot in pinned.items():
             everything = snapshot.frame(session).drop(frames.VERSION, frames.AT)
             new = snapshot.added(session, last.windows[name].after).drop(frames.VERSION, frames.AT)
@@ -130,13 +131,18 @@ async def _one_by_one(
             rows = session.sql(text, answers.literals(spec.parameters, dict(each.values))).collect()
             found.append(time.perf_counter() - began_s)
             notification = runner.results.notification(last, each.key)
-            if len(rows) != (0 if notification is None else len(notification.rows)):
-                raise FleetError(f"bench channel: {each.values} has {len(rows)} rows alone, and another number at once")
+            at_once = () if notification is None else notification.rows
+            if _sorted(row.asDict() for row in rows) != _sorted(at_once):
+                raise FleetError(f"bench channel: {each.values} has other rows alone than at once")
         return found[_WARM_UP:]
 
     async with tables["reports"].pinned() as reports, tables["shelters"].pinned() as shelters:
         pinned = {"reports": reports, "shelters": shelters}
         return await in_thread(measure)
+
+
+def _sorted(rows: Iterable[Mapping[str, object]]) -> list[str]:
+    return sorted(str(sorted(row.items())) for row in rows)
 
 
 def _reports(spark: "SparkSession", count: int, areas: int, seed: int) -> "DataFrame":
