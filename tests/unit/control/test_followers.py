@@ -144,3 +144,26 @@ def test_when_it_may_not_have_been_heard_everybody_is_told_of_at_once() -> None:
 def test_there_is_always_a_next_round() -> None:
     assert Followers("b1", 1).wake_s() == -math.inf
     assert quiet().wake_s() == ROUND_S
+
+
+def test_of_a_crowd_rounds_are_seldom_and_rates_come_in_between() -> None:
+    followers = Followers("b1", 1)
+    for number in range(20_000):
+        followers.follows(f"c{number}", f"k{number % 10}", (), 0.0)
+    told = followers.tick(0.0)
+    assert sum(len(each.residents) for each in told) == 20_000
+    assert followers.wake_s() == ROUND_S
+    (between,) = followers.tick(ROUND_S)
+    assert (between.parts, between.residents) == (0, ()), "that it is there, and what its keys are"
+    assert followers.tick(2 * ROUND_S)[0].parts > 0, "20,000 at 2,000 a second"
+
+
+def test_of_a_larger_crowd_a_part_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearcast.control.followers.MOST_TOLD", 5)
+    followers = Followers("b1", 1)
+    followers.tick(0.0)
+    for number in range(8):
+        followers.follows(f"c{number}", "k", (), 0.0)
+    assert sum(len(each.residents) for each in followers.tick(1.0)) == 5
+    assert sum(len(each.residents) for each in followers.tick(ROUND_S)) == 5
+    assert followers.keys_of("c7") == ["k"]

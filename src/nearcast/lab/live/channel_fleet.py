@@ -33,7 +33,7 @@ from nearcast.fleet.supervisor import Supervisor
 from nearcast.lab.live.application import create_channels, create_datasets, pipeline_command
 from nearcast.lab.live.followers import AREA, FollowersSpec, PartySpec, Seen
 from nearcast.lab.live.led import until_led
-from nearcast.lab.live.tree import below, memory_bytes, processor_s
+from nearcast.lab.live.tree import below, memory_bytes, precise_s, processor_s
 from nearcast.pipeline.progress import folder_of, progress_of
 from nearcast.pipeline.results import Results
 from nearcast.pipeline.stored import pipeline_store_of
@@ -171,6 +171,14 @@ class ChannelFleet:
         async with open_client(self.config) as client:
             return await client.count_followers(CHANNEL, BROKER, timeout_s=_END_S)
 
+    async def until_nobody_renews(self, for_s: float) -> None:
+        """Returns when no renewal is due for so long; or when a whole round of renewals has passed without that."""
+        until_s = time.monotonic() + self.config.timing.follow_s + for_s
+        while time.monotonic() < until_s:
+            if min(each.seen().renews_s for each in self.groups.values()) >= time.time() + for_s:
+                return
+            await asyncio.sleep(_LOOK_S)
+
     # Executions
 
     def feed(self, areas: int, rows: int, text_bytes: int, seed: int) -> int:
@@ -219,8 +227,8 @@ class ChannelFleet:
     async def used(self) -> Used:
         totals = await self.counters.totals()
         assert totals.in_bytes is not None
-        broker, agent, pipeline = (processor_s(self._pids(name)) for name in (BROKER, f"agent-{BROKER}", "pipeline"))
-        return Used(time.time(), totals.in_bytes, totals.out_bytes, broker, agent, pipeline)
+        broker, agent = (precise_s(self.supervisor.child(name).pid) for name in (BROKER, f"agent-{BROKER}"))
+        return Used(time.time(), totals.in_bytes, totals.out_bytes, broker, agent, processor_s(self._pids("pipeline")))
 
     def memory(self) -> Memory:
         pipeline, *spark = self._pids("pipeline")

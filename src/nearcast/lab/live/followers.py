@@ -14,10 +14,12 @@ it changes; on SIGTERM they unsubscribe and it ends.
 import asyncio
 import gc
 import heapq
+import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,7 @@ from nearcast.control.channel_subscriber import Begun, ChannelSubscriber, Miss, 
 from nearcast.control.instructions import Attach, Detach, Instruction, Say
 from nearcast.domain.channel import Subscription
 from nearcast.domain.errors import LinkDown
+from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.crew import Crew
 from nearcast.transport.process import run_until_stopped, say_ready
@@ -87,7 +90,8 @@ class FollowersSpec(msgspec.Struct, frozen=True):
 
 class Seen(msgspec.Struct):
     """`wrong`: notifications that were not the next one, or not what was asked for. `said`: messages to the agent from
-    those who share connections. `got`: by batch, how many have it, when the first had it, and the last one so far.
+    those who share connections. `renews_s`: when somebody has to renew next, by the wall clock. `got`: by batch, how
+    many have it, when the first had it, and the last one so far.
     """
 
     began_s: float = 0.0
@@ -96,6 +100,7 @@ class Seen(msgspec.Struct):
     wrong: int = 0
     said: int = 0
     breaks: int = 0
+    renews_s: float = 0.0
     got: dict[int, tuple[int, float, float]] = {}
 
 
@@ -132,9 +137,12 @@ class Ledger:
         self.seen.said += 1
         self._changed = True
 
-    async def write(self) -> None:
-        """Again and again: whole, so that who reads it reads one state."""
+    async def write(self, wake_s: Callable[[], float]) -> None:
+        """Again and again: whole, so that who reads it reads one state. `wake_s`: when somebody has to renew next."""
         while True:
+            renews_s = wake_s() - time.monotonic() + time.time()
+            if abs(renews_s - self.seen.renews_s) > _WRITE_S:
+                self.seen.renews_s, self._changed = renews_s, True
             if self._changed:
                 self._changed = False
                 whole = self._path.with_suffix(".part")
@@ -168,6 +176,11 @@ class Alone:
         due = self._spec.batch
         async for notification in self._subscription:
             due = self._ledger.took(due, self._area, msgspec.convert(notification.rows, list[Row]))
+
+    def wake_s(self) -> float:
+        """Of its lease; a client's clock is not quite `time.monotonic`."""
+        assert self._subscription is not None
+        return self._subscription.machine.wake_s() - SystemClock().now() + time.monotonic()
 
     async def leave(self) -> None:
         if self._subscription is not None:
@@ -220,6 +233,9 @@ class Party:
                 await gate.acquire()
                 area = (self._party.first + number) % self._spec.areas
                 tasks.create_task(self._register(f"{self._name}-{number}", area, asked[area], gate))
+
+    def wake_s(self) -> float:
+        return self._queue[0][0] if self._queue else math.inf
 
     def tick(self, now: float) -> None:
         while self._queue and self._queue[0][0] <= now:
@@ -331,7 +347,10 @@ class Followers:
         ledger.seen.registered_s = time.time()
         for each in alone:
             self._crew.start(each.listen(), f"{each.client.name} listens")
-        self._crew.start(ledger.write(), "what was seen")
+        self._crew.start(
+            ledger.write(lambda: min(chain((each.wake_s() for each in alone), (party.wake_s() for party in parties)))),
+            "what was seen",
+        )
         say_ready(followers=ledger.seen.registered)
         await stopped.wait()
         await asyncio.gather(*(party.leave() for party in parties), *(each.leave() for each in alone))

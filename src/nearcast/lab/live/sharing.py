@@ -26,18 +26,19 @@ class Scale:
     rows of `text_bytes` and more. Then `crowd` subscribers of `crowd_areas` questions, one row each: `clients` of them
     have a connection of their own, the others share `parties`.
 
-    `idle_s`: what is under way anyhow is measured for so long before executions. Within `lease_s` everybody renews
-    twice, and is not heard meanwhile: that is when executions are measured.
+    `idle_s`: what is under way anyhow is measured for so long before executions. Everybody renews twice within
+    `lease_s`; an execution that is measured begins when nobody has to for `gap_s`.
     """
 
     areas: int = 200
     factors: tuple[int, ...] = (1, 10, 100)
     rows: int = 10
     text_bytes: int = 500
-    warm_up: int = 6
+    warm_up: int = 12
     executions: int = 7
     idle_s: float = 3.0
     lease_s: float = 120.0
+    gap_s: float = 8.0
     crowd: int = 1_000_000
     crowd_areas: int = 10_000
     crowd_executions: int = 3
@@ -52,7 +53,8 @@ QUICK = Scale(
     warm_up=3,
     executions=3,
     idle_s=1.5,
-    lease_s=20.0,
+    lease_s=40.0,
+    gap_s=5.0,
     crowd=10_000,
     crowd_areas=500,
     crowd_executions=1,
@@ -255,15 +257,15 @@ class _Stage:
         """Executions, after what is under way without any."""
         fleet, scale = self._fleet, self._scale
         await asyncio.sleep(_SETTLE_S)
+        await fleet.until_nobody_renews(scale.idle_s)
         before = await fleet.used()
         await asyncio.sleep(scale.idle_s)
         anyhow = (await fleet.used()).since(before)
-        return tuple(
-            [
-                await self._run(scale.areas, scale.rows, scale.text_bytes, anyhow, _DELIVERY_S)
-                for _ in range(scale.executions)
-            ]
-        )
+        runs: list[Run] = []
+        for _ in range(scale.executions):
+            await fleet.until_nobody_renews(scale.gap_s)
+            runs.append(await self._run(scale.areas, scale.rows, scale.text_bytes, anyhow, _DELIVERY_S))
+        return tuple(runs)
 
     async def _run(
         self,

@@ -23,12 +23,21 @@ def below(pid: int) -> tuple[int, ...]:
 
 
 def processor_s(pids: tuple[int, ...]) -> float:
-    """Processor time so far; of one that has ended, none."""
+    """Processor time so far, to ten milliseconds; of one that has ended, none."""
     used = 0.0
     for pid in pids:
         with contextlib.suppress(OSError):
             used += used_s(pid)
     return used
+
+
+def precise_s(pid: int) -> float:
+    """Processor time of its threads that live, to the microsecond: for one that keeps its threads."""
+    used_ns = 0
+    for each in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            used_ns += int((each / "schedstat").read_text().split()[0])
+    return used_ns / 1e9
 
 
 def memory_bytes(pids: tuple[int, ...]) -> int:
