@@ -63,7 +63,14 @@ class Used(NamedTuple):
     pipeline_s: float
 
     def since(self, before: "Used") -> "Used":
-        return Used(*(now - then for now, then in zip(self, before, strict=True)))
+        return Used(
+            self.at_s - before.at_s,
+            self.in_bytes - before.in_bytes,
+            self.out_bytes - before.out_bytes,
+            self.broker_s - before.broker_s,
+            self.agent_s - before.agent_s,
+            self.pipeline_s - before.pipeline_s,
+        )
 
 
 class Memory(NamedTuple):

@@ -36,7 +36,7 @@ class Broker:
         self.heard: dict[str, list[Receive]] = {}
         self.sent = 0
 
-    async def connect(self, _broker: str, _on_state: OnState) -> Link:
+    async def connect(self, broker: str, on_state: OnState) -> Link:  # noqa: ARG002  # as `Connect` names them
         return cast("Link", _Link(self))
 
     def deliver(self, subject: str, data: bytes) -> None:
