@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from nearcast.control.followers import ROUND_S, Followers
 from nearcast.wire.channels import AtHome, Resident
 from nearcast.wire.control import seal
