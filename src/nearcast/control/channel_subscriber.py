@@ -52,6 +52,7 @@ class _Home(msgspec.Struct):
     heard_s: float = -math.inf  # when its agent was last asked, that then answered
     follow_s: float = 0.0  # how often its agent wants to hear of us
     lost_s: float = -math.inf  # since when the link is down
+    unanswered: int = 0  # questions in a row
     up: bool = True
 
 
@@ -146,7 +147,7 @@ class ChannelSubscriber:
         if not home.attached:
             return []
         if message.asked_s >= home.heard_s:
-            home.heard_s = message.asked_s
+            home.heard_s, home.unanswered = message.asked_s, 0
             home.follow_s = message.lease_s * self.timing.follow_s / self.timing.absent_s
         out: list[Instruction] = []
         if self.position is None:
@@ -209,7 +210,8 @@ class ChannelSubscriber:
     def wake_s(self) -> float:
         if self.over:
             return math.inf
-        return min((self._due_s(each) for each in self._homes.values()), default=math.inf)
+        due_s = min((self._due_s(each) for each in self._homes.values()), default=math.inf)
+        return min(due_s, self._patient_until_s(self._homes[self.home])) if len(self._brokers) > 1 else due_s
 
     def tick(self, now: float) -> list[Instruction]:
         if self.over:
@@ -222,14 +224,17 @@ class ChannelSubscriber:
             self._next += 1
         for broker, each in self._homes.items():
             if now >= self._due_s(each):
+                each.unanswered += each.heard_s < each.asked_s
                 out.append(self._follow(broker, now))
         return out
 
     # Within
 
     def _due_s(self, home: _Home) -> float:
+        """Who is not answered asks again, ever more seldom: an agent that is behind is not drowned in repetitions."""
         answered = home.heard_s >= home.asked_s
-        due_s = home.asked_s + (home.follow_s if answered else self.timing.retry_s)
+        retry_s = min(self.timing.retry_s * 2**home.unanswered, self.timing.follow_s)
+        due_s = home.asked_s + (home.follow_s if answered else retry_s)
         if not home.up and home.asked_s < home.lost_s:
             return min(due_s, home.lost_s + self.timing.patience_s)
         return due_s

@@ -116,6 +116,20 @@ def test_an_agent_that_does_not_answer_is_asked_again_and_then_another() -> None
     assert Attach("b2") in machine.tick(10.0)
 
 
+def test_who_is_not_answered_asks_ever_more_seldom() -> None:
+    machine = ChannelSubscriber(FIRES, "c", ("b1",), timing=TIMING)
+    machine.start(0.0)
+    machine.attached("b1", 0.0)
+    times = []
+    for _ in range(5):
+        times.append(machine.wake_s())
+        machine.tick(machine.wake_s())
+    assert times == [1.0, 3.0, 7.0, 12.0, 17.0]
+    machine.following(following(10, 17.0), "b1", 17.5)
+    machine.tick(22.0)
+    assert machine.wake_s() == 23.0, "once it was answered, as soon as at first"
+
+
 def test_one_whose_link_is_down_is_left_sooner() -> None:
     machine = begun()
     machine.lost("b1", 1.0)
