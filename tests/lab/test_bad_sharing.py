@@ -14,6 +14,7 @@ from nearcast.lab.experiments.bad_sharing import (
     INCOMING,
     MATCHED,
     REGISTERING,
+    REGISTERING_WORKED,
     SENT,
     SPARK,
     WORKED,
@@ -49,7 +50,13 @@ def run(took_s: float = 1.0, in_bytes: float = 1e6, out_bytes: float = 1e6, cpu_
 def shared() -> Shared:
     """As it is when everything is shared."""
     rounds = tuple(
-        Round(factor, 200 * factor, 200, Registration(200 * factor, 0.1 * factor, 0.1), (run(out_bytes=1e6 * factor),))
+        Round(
+            factor,
+            200 * factor,
+            200,
+            Registration(200 * factor, 0.1 * factor, 0.01 * factor),
+            (run(out_bytes=1e6 * factor),),
+        )
         for factor in (1, 10, 100)
     )
     registration, memory = Registration(1000, 1.0, 1.0), Memory(1, 1, 1, 1)
@@ -92,9 +99,9 @@ def test_what_became_slower_by_itself_is_not_held_against_sharing() -> None:
 
 def test_registration_that_grows_faster_than_its_subscribers_does_not_hold() -> None:
     first, second, last, again = shared().rounds
-    slow = replace(last, registration=replace(last.registration, took_s=20.0))
+    slow = replace(last, registration=replace(last.registration, took_s=20.0, agent_s=2.0))
     found = replace(shared(), rounds=(first, second, slow, again))
-    assert [claim.statement for claim in failing(found)] == [REGISTERING.statement]
+    assert [claim.statement for claim in failing(found)] == [REGISTERING.statement, REGISTERING_WORKED.statement]
 
 
 def test_one_of_the_crowd_who_is_missed_does_not_hold() -> None:

@@ -47,6 +47,11 @@ INCOMING = Expectation(
 REGISTERING = Expectation(
     "BAD-8", "seconds to register subscribers, from 10x to 100x: exponent of their number", "<= 1.1"
 )
+REGISTERING_WORKED = Expectation(
+    "BAD-8",
+    "the agent's processor seconds to register subscribers, from 10x to 100x: exponent of their number",
+    "<= 1.1",
+)
 SENT = Expectation(
     "BAD-8", "bytes sent by the broker per execution, from 1x to 100x: exponent of subscribers", "<= 1.1"
 )
@@ -127,6 +132,7 @@ def judged(found: Shared) -> tuple[Claim, ...]:
         SPARK_WORKED.judge(worst(lambda run: run.pipeline_cpu_s)),
         INCOMING.judge(worst(lambda run: run.results_in_bytes)),
         REGISTERING.judge(_exponent(few.took_s, many.took_s, many.followers / few.followers)),
+        REGISTERING_WORKED.judge(_exponent(few.agent_s, many.agent_s, many.followers / few.followers)),
         SENT.judge(_exponent(sent(base), sent(last.runs), last.followers / first.followers)),
         WORKED.judge(_exponent(worked(base), worked(last.runs), last.followers / first.followers)),
         COUNTED.judge(crowd.counted / crowd.followers),
@@ -254,6 +260,7 @@ EXPERIMENT = Experiment(
         SPARK_WORKED,
         INCOMING,
         REGISTERING,
+        REGISTERING_WORKED,
         SENT,
         WORKED,
         COUNTED,
