@@ -52,7 +52,8 @@ class _Home(msgspec.Struct):
     heard_s: float = -math.inf  # when its agent was last asked, that then answered
     follow_s: float = 0.0  # how often its agent wants to hear of us
     lost_s: float = -math.inf  # since when the link is down
-    unanswered: int = 0  # questions in a row
+    since_s: float = -math.inf  # when what is asked now was first asked: an answer to any repetition will do
+    repeated: int = 0
     up: bool = True
 
 
@@ -147,7 +148,7 @@ class ChannelSubscriber:
         if not home.attached:
             return []
         if message.asked_s >= home.heard_s:
-            home.heard_s, home.unanswered = message.asked_s, 0
+            home.heard_s = message.asked_s
             home.follow_s = message.lease_s * self.timing.follow_s / self.timing.absent_s
         out: list[Instruction] = []
         if self.position is None:
@@ -224,16 +225,15 @@ class ChannelSubscriber:
             self._next += 1
         for broker, each in self._homes.items():
             if now >= self._due_s(each):
-                each.unanswered += each.heard_s < each.asked_s
-                out.append(self._follow(broker, now))
+                out.append(self._follow(broker, now, again=each.heard_s < each.since_s))
         return out
 
     # Within
 
     def _due_s(self, home: _Home) -> float:
         """Who is not answered asks again, ever more seldom: an agent that is behind is not drowned in repetitions."""
-        answered = home.heard_s >= home.asked_s
-        retry_s = min(self.timing.retry_s * 2**home.unanswered, self.timing.follow_s)
+        answered = home.heard_s >= home.since_s
+        retry_s = min(self.timing.retry_s * 2**home.repeated, self.timing.follow_s)
         due_s = home.asked_s + (home.follow_s if answered else retry_s)
         if not home.up and home.asked_s < home.lost_s:
             return min(due_s, home.lost_s + self.timing.patience_s)
@@ -250,16 +250,20 @@ class ChannelSubscriber:
         self.home, self._tried_s = broker, now
         if broker in self._homes:
             return [self._follow(broker, now)]
-        self._homes[broker] = _Home(asked_s=now)
+        self._homes[broker] = _Home(asked_s=now, since_s=now)
         return [Attach(broker)]
 
     def _leave(self, broker: str, now: float, *, over: bool, everybody: bool = False) -> list[Instruction]:
         del self._homes[broker]
         return [Say(broker, Unfollow(self.client, (self.key,), now, over, everybody)), Detach(broker)]
 
-    def _follow(self, broker: str, now: float) -> Say:
+    def _follow(self, broker: str, now: float, *, again: bool = False) -> Say:
         """Said also where we are not attached yet: its answer then counts for nothing, but the agent begins to ask."""
-        self._homes[broker].asked_s = now
+        home = self._homes[broker]
+        home.asked_s = now
+        home.repeated = home.repeated + 1 if again else 0
+        if not again:
+            home.since_s = now
         return Say(broker, Follow(self.client, now, (Wish(self.subscription, self.position, self.keep_s),)))
 
     def _settle(self) -> list[Instruction]:

@@ -130,6 +130,15 @@ def test_who_is_not_answered_asks_ever_more_seldom() -> None:
     assert machine.wake_s() == 23.0, "once it was answered, as soon as at first"
 
 
+def test_an_answer_that_is_late_is_an_answer() -> None:
+    machine = ChannelSubscriber(FIRES, "c", ("b1",), timing=TIMING)
+    machine.start(0.0)
+    machine.attached("b1", 0.0)
+    machine.tick(1.0)
+    machine.following(following(10, 0.0), "b1", 1.5)
+    assert machine.wake_s() == 1.0 + TIMING.follow_s, "to what was asked first; it is not asked a third time"
+
+
 def test_one_whose_link_is_down_is_left_sooner() -> None:
     machine = begun()
     machine.lost("b1", 1.0)
