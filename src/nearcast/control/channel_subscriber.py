@@ -250,7 +250,7 @@ class ChannelSubscriber:
         self.home, self._tried_s = broker, now
         if broker in self._homes:
             return [self._follow(broker, now)]
-        self._homes[broker] = _Home(asked_s=now, since_s=now)
+        self._homes[broker] = _Home(asked_s=now)
         return [Attach(broker)]
 
     def _leave(self, broker: str, now: float, *, over: bool, everybody: bool = False) -> list[Instruction]:
