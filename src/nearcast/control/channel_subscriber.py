@@ -271,12 +271,14 @@ class ChannelSubscriber:
         out: list[Instruction] = []
         if self.position is None:
             return out
+        # What one of them says is kept no more does not come, whichever of them waits for it.
+        cut = max((each.result.floor for each in self._waiting.values()), default=0)
         for execution in sorted(self._waiting):
             message = self._waiting[execution]
             result = message.result
             if execution > self.position:
                 if result.previous > self.position:
-                    if result.previous > result.floor:
+                    if result.previous > cut:
                         if message.mark:
                             continue  # nothing follows on a mark
                         break

@@ -94,7 +94,9 @@ def write_rows(
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     at = datetime.fromtimestamp(at_s, tz=UTC)
-    schema = to_arrow_schema(StructType.fromDDL(str(schema_of(dataset))), timezone="UTC")
+    struct = StructType.fromDDL(str(schema_of(dataset)))
+    assert isinstance(struct, StructType)
+    schema = to_arrow_schema(struct, timezone="UTC")
     columns = zip(*((*row, version, at) for row in rows), strict=True)
     arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
     into = folder / DATA / f"{version:010d}-{secrets.token_hex(6)}"
@@ -151,7 +153,7 @@ def _written(dataset: Dataset, folder: Path, frame: "DataFrame", version: int) -
 def _rows(kind: str, path: Path) -> int:
     """From the file's own count, without its records."""
     if kind == "orc":
-        from pyarrow import orc  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra; untyped
+        from pyarrow import orc  # noqa: PLC0415  # an extra
 
         return int(orc.ORCFile(path).nrows)
     from pyarrow import parquet  # noqa: PLC0415
