@@ -10,6 +10,7 @@ commands of a connection one after the other, and a subscription is in its table
 server, which is what a broker is; in a cluster the other servers learn of it later.
 """
 
+import asyncio
 import json
 from typing import Any
 
@@ -33,6 +34,7 @@ async def dial_nats(endpoint: Endpoint, *, name: str, peer: str) -> Session:
         failures.append(error)
 
     client = _Opener(tls=endpoint.tls is not None)
+    session: NatsSession | None = None
     try:
         await client.connect(
             endpoint.url,
@@ -52,7 +54,12 @@ async def dial_nats(endpoint: Endpoint, *, name: str, peer: str) -> Session:
         cause = failures[0] if failures else error  # What nats-py raises may be that no servers are left to try.
         raise LinkDown(f"{peer} cannot be reached: {str(cause) or type(cause).__name__}") from error
     finally:
-        await client.leave()
+        try:
+            await client.leave()
+        except asyncio.CancelledError:
+            if session is not None:
+                session.cut("cancelled while it was opened")  # nobody will have it
+            raise
     return session
 
 
