@@ -93,6 +93,15 @@ def test_a_floor_below_which_it_had_nothing_is_not_a_loss() -> None:
     assert taken(machine.notice(notice(15, 2, floor=12), 1.0)) == [15]
 
 
+def test_one_that_waits_for_what_is_kept_no_more_does_not_wait_for_ever() -> None:
+    """It came before its channel was made anew; what it waits for did not, and nobody has it now."""
+    machine = begun()
+    assert taken(machine.notice(notice(14, 12), 1.0)) == []
+    out = machine.notice(notice(102, 100, floor=100), 2.0)
+    assert [each for each in out if isinstance(each, Miss)] == [Miss(10, 12), Miss(14, 100)]
+    assert taken(out) == [14, 102]
+
+
 def test_it_leaves_its_old_home_when_it_has_arrived_at_the_new_one() -> None:
     machine = begun()
     assert machine.rehome("b2", 1.0) == [Attach("b2")]
