@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -77,11 +79,21 @@ class LiveResult:
     disputed: int  # epochs of topics that were written with more than one route
     removed: int = 0  # brokers that came and went
     seconds: float = 0.0
+    busy: float = 0.0  # the share of this machine's cores that the run took: near 1, everybody was late
 
 
 def play(kind: str, scale: LiveScale, seed: int, progress: Progress) -> LiveResult:
     """Everything it starts has ended when it returns."""
-    return asyncio.run(_Run(kind, scale, seed, progress).play())
+    before_s = _processors_s()
+    found = asyncio.run(_Run(kind, scale, seed, progress).play())
+    found.busy = (_processors_s() - before_s) / found.seconds / (os.cpu_count() or 1)
+    return found
+
+
+def _processors_s() -> float:
+    """What this process and those of its children that have ended have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 @dataclass(slots=True)
