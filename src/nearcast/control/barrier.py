@@ -12,6 +12,8 @@ from collections.abc import Collection
 
 from nearcast.wire.control import Generation, Marker
 
+_MOST_DOUBLINGS = 3
+
 
 class Barrier:
     """Any generation that was granted will do: asking again, because an answer is late, must not undo the first."""
@@ -24,6 +26,10 @@ class Barrier:
         self.granted: dict[str, Generation] = {}  # by origin, the first of each incarnation
         self.seen: dict[tuple[str, str, str], tuple[int, int]] = {}  # (source, through, origin) -> latest generation
         self.linger_until_s: float | None = None
+
+    def due_s(self, retry_s: float) -> float:
+        """When to ask again: ever later, for every question makes markers that all who listen must hear."""
+        return self.asked_s + retry_s * 2.0 ** min(max(0, self.asks - 1), _MOST_DOUBLINGS)
 
     def grant(self, message: Generation) -> None:
         known = self.granted.get(message.origin)

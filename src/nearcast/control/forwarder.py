@@ -270,8 +270,8 @@ class Forwarder:
         """Markers asked for within a time share a generation; one already launched may have passed the asker by."""
         if self._launch_s == math.inf:
             self._generation += 1
-            crowd_s = self.timing.merge_client_s * len(self.clients.entries)
-            self._launch_s = now + self.timing.merge_s + crowd_s
+            crowd_s = self.timing.merge_client_s * len(self.clients.entries) * len(self.sources)
+            self._launch_s = now + min(self.timing.merge_s + crowd_s, self.timing.retry_s)
         in_s = self._launch_s - now
         answer = Generation(self.topic, self.told, self.broker, self.incarnation, self._generation, self.sources, in_s)
         return [Reply(message.client, answer)]

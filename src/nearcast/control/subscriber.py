@@ -322,7 +322,7 @@ class Subscriber:
         wake_s = min(self.lease.due_s(), self.streams.wake_s(self._patience_s()))
         if self.barrier is not None:
             barrier = self.barrier
-            wake_s = min(wake_s, barrier.linger_until_s or barrier.asked_s + self.timing.retry_s)
+            wake_s = min(wake_s, barrier.linger_until_s or barrier.due_s(self.timing.retry_s))
         if self._paths and self._forwarded_to():
             silence_s = _SILENT_BEATS * self.timing.beat_s
             wake_s = min(wake_s, *(path.heard_s + silence_s for path in self._silent_paths()), math.inf)
@@ -337,7 +337,7 @@ class Subscriber:
         barrier = self.barrier
         if barrier is not None and barrier.linger_until_s is not None and now >= barrier.linger_until_s:
             out += self._finish(now)
-        elif barrier is not None and barrier.linger_until_s is None and now >= barrier.asked_s + self.timing.retry_s:
+        elif barrier is not None and barrier.linger_until_s is None and now >= barrier.due_s(self.timing.retry_s):
             out.append(self._ask_marker(now))
         if self._paths and self._forwarded_to():
             out += self._notice_silence(now)

@@ -13,8 +13,8 @@ class Timing:
     linger_s: float = 1.0  # rule 3: how long a subscriber stays after the last marker
     patience_s: float = 3.0  # rule 6: how long a hole waits for other paths once there is evidence of it
     merge_s: float = 0.02  # rule 3: markers asked for within this time share a generation,
-    merge_client_s: float = 0.001  # and within so much more per client that hears them all: a crowd is not drowned
-    retry_s: float = 1.0  # an unanswered question is asked again, elsewhere
+    merge_client_s: float = 0.001  # and within so much more per client and source: each hears a marker of each
+    retry_s: float = 1.0  # an unanswered question is asked again, elsewhere; markers are merged for no longer
     beat_s: float = 1.0  # rule 4: an idle forwarding path shows its counter this often
     idle_s: float = 0.5  # rule 6: an idle publisher announces its high-water mark, then ever more seldom
     transit_s: float = 2.0  # how long a message may be under way; widens a reported discontinuity

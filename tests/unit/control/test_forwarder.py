@@ -246,7 +246,7 @@ def test_markers_asked_for_together_share_a_generation() -> None:
     answers = [*one.ask(Ask("t", "A"), 3.0), *one.ask(Ask("t", "B"), 3.01)]
     granted = [each.message for each in answers if isinstance(each, Reply)]
     waits_s = [each.in_s for each in granted if isinstance(each, Generation)]
-    merged_s = TIMING.merge_s + TIMING.merge_client_s * len(one.clients.entries)
+    merged_s = TIMING.merge_s + TIMING.merge_client_s * len(one.clients.entries) * 2  # sources
     assert waits_s == pytest.approx([merged_s, merged_s - 0.01])
     first = Generation("t", 2, "H0", 5, 1, ("H0", "H1"))
     assert [msgspec.structs.replace(each, in_s=0.0) for each in granted] == [first] * 2
@@ -261,12 +261,20 @@ def test_markers_asked_for_together_share_a_generation() -> None:
 
 def test_a_crowd_that_hears_every_marker_is_given_fewer() -> None:
     one = told()
-    for number in range(500):
+    for number in range(250):
         one.hello(Hello("t", f"c{number}", 0, 2, attached=True, asked_s=2.0, ring_version=1), 2.0)
     one.ask(Ask("t", "c0"), 3.0)
     assert notices(one.tick(3.4), Marker) == []
     assert one.ask(Ask("t", "c1"), 3.45)
     assert notices(one.tick(3.6), Marker) == ["H0"]
+
+
+def test_no_crowd_waits_longer_for_its_markers_than_it_takes_to_ask_again() -> None:
+    one = told()
+    for number in range(5000):
+        one.hello(Hello("t", f"c{number}", 0, 2, attached=True, asked_s=2.0, ring_version=1), 2.0)
+    one.ask(Ask("t", "c0"), 3.0)
+    assert notices(one.tick(3.0 + TIMING.retry_s), Marker) == ["H0"]
 
 
 # Quiet

@@ -1,5 +1,6 @@
 """A subscriber that moves: it attaches, waits for its barrier, lingers, leaves; and says what it may have missed."""
 
+from itertools import pairwise
 import pytest
 
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
@@ -135,6 +136,17 @@ def test_a_generation_that_is_launched_later_is_waited_for_and_not_asked_for_aga
     asks = [each for each in one.tick(12.0) if isinstance(each, Say) and isinstance(each.message, Ask)]
     assert asks == []
     assert [each for each in one.tick(15.3 + TIMING.retry_s) if isinstance(each, Say) and isinstance(each.message, Ask)]
+
+
+def test_markers_are_asked_for_ever_more_seldom_for_all_who_listen_hear_them() -> None:
+    one = moving()
+    asked_s = []
+    now = 10.3
+    while len(asked_s) < 6:
+        now = max(now, one.wake_s())
+        asked_s += [now for each in one.tick(now) if isinstance(each, Say) and isinstance(each.message, Ask)]
+    waits = [round((later - before) / TIMING.retry_s) for before, later in pairwise(asked_s)]
+    assert waits == [2, 4, 8, 8, 8]
 
 
 def test_an_answer_of_an_agent_that_was_not_told_yet_starts_no_barrier() -> None:

@@ -1,12 +1,17 @@
 """One timer that is moved about."""
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from nearcast.sim.clock import SimClock
 from nearcast.sim.loop import in_virtual_time
 from nearcast.transport.alarm import Alarm
+from nearcast.transport.clock import Cancellable
 
 
 class Bench:
@@ -82,3 +87,59 @@ async def test_after_a_cancel_it_can_be_set_to_the_time_it_had() -> None:
     bench.alarm.set(2.0)
     await bench.clock.sleep(10.0)
     assert bench.rang_s == [2.0]
+
+
+class Busy:
+    """A clock whose process does something else for long: timers fire when it is through, and in turns."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.timers: list[Callable[[], object]] = []
+
+    def now(self) -> float:
+        return self.now_s
+
+    def wall(self) -> float:
+        return self.now_s
+
+    def call_later(self, delay_s: float, fn: Callable[..., object], *args: Any) -> Cancellable:
+        self.timers.append(partial(fn, *args))
+        return Mock()
+
+    async def sleep(self, delay_s: float) -> None:
+        raise AssertionError("an alarm does not sleep")
+
+    def turn(self) -> None:
+        due, self.timers = self.timers, []
+        for each in due:
+            each()
+
+
+def test_one_that_is_late_lets_the_loop_read_first_and_only_once() -> None:
+    clock, rang = Busy(), []
+    alarm = Alarm(clock, lambda: rang.append(clock.now_s))
+    alarm.set(1.0)
+    clock.now_s = 3.0
+    clock.turn()
+    assert rang == []
+    clock.now_s = 5.0
+    clock.turn()
+    assert rang == [5.0]
+    alarm.set(6.0)
+    clock.now_s = 6.0
+    clock.turn()
+    assert rang == [5.0, 6.0]
+
+
+def test_what_was_read_before_a_late_ring_may_put_it_off() -> None:
+    clock, rang = Busy(), []
+    alarm = Alarm(clock, lambda: rang.append(clock.now_s))
+    alarm.set(1.0)
+    clock.now_s = 3.0
+    clock.turn()
+    alarm.cancel()
+    clock.timers.clear()
+    alarm.set(9.0)
+    clock.now_s = 9.0
+    clock.turn()
+    assert rang == [9.0]
