@@ -4,21 +4,20 @@ Any number may run; one leads. A leader writes before it acts, and acts only whi
 reads the records and rolls every unfinished move forward (rule 10).
 """
 
-import asyncio
 import contextlib
 import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from nearcast.brokers.link import Connect
 from nearcast.brokers.log import LogSites
 from nearcast.brokers.pool import Inbox, LinkPool
-from nearcast.control.agenda import Agenda
-from nearcast.control.instructions import Command, Instruction
+from nearcast.control.instructions import Instruction
 from nearcast.control.loop import LoopSettings
-from nearcast.control.move import Move, OpenSegment, Save, SealSegment
+from nearcast.control.move import Move
 from nearcast.control.rehoming import HomesSettings
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
@@ -27,7 +26,9 @@ from nearcast.coordinator.brokers import Brokers, Fleet
 from nearcast.coordinator.decisions import Decisions, Why
 from nearcast.coordinator.homes import SubscriberHomes
 from nearcast.coordinator.journal import Journal
+from nearcast.coordinator.leader_time import LeaderTime
 from nearcast.coordinator.logs import Logs
+from nearcast.coordinator.moves import Moves
 from nearcast.coordinator.orders import Orders
 from nearcast.coordinator.places import BrokerPlaces
 from nearcast.coordinator.promises import Promises
@@ -37,10 +38,10 @@ from nearcast.coordinator.reports import Reports
 from nearcast.coordinator.rings import RingChanges
 from nearcast.domain.broker import Book, addresses_in
 from nearcast.domain.decision import DRAINING
-from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown, StoreError
+from nearcast.domain.errors import Conflict, LeaseLost, StoreDown, StoreError
 from nearcast.domain.log import TopicLog
 from nearcast.domain.placing import places_of
-from nearcast.domain.record import Phase, TopicRecord
+from nearcast.domain.record import TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, brokers_of
 from nearcast.domain.snapshot import Snapshot
@@ -56,7 +57,6 @@ from nearcast.wire.control import (
     Ack,
     Alive,
     Answered,
-    Control,
     Frozen,
     LoadOrder,
     MoveOrder,
@@ -79,7 +79,6 @@ from nearcast.wire.rebalancing import RebalanceOrder
 from nearcast.wire.rejects import Rejects
 
 _LEADER = "leader"
-_OVERHEARD_S = 60.0  # what is older is not compared with: clocks drift
 _log = logging.getLogger(__name__)
 
 OnMove = Callable[[str, int, str], None]
@@ -116,11 +115,9 @@ class Coordinator:
         self.rejects = Rejects()
         self.ring = ring
         self.term: int | None = None  # None while another leads
-        self.moves: dict[str, Move] = {}
         self.reports = Reports()
         self.places = BrokerPlaces()
-        self._ahead_s: float | None = None  # the fleet's time less our `now`
-        self._overheard_s = -math.inf
+        self._time = LeaderTime()
         self._store = store
         self._bus = bus
         self._dialect = dialect
@@ -134,13 +131,14 @@ class Coordinator:
         self._pool = LinkPool(connect, clock, self._crew, inbox=self._inbox, on_state=lambda _broker, _up: None)
         self._alarm = Alarm(clock, self._tick)
         self._lead_until_s = -math.inf
-        self._agenda = Agenda()  # when each topic's move wants to be woken
-        self._changed: dict[str, list[asyncio.Future[None]]] = {}  # who waits for a topic's move
         self.brokers = Brokers(self, fleet or Fleet.of(ring), clock, self._crew)
         self.rings = RingChanges(self, clock)
         self.promises = Promises(self)
         self.logs = Logs(self, sites, clock, self._crew)
         self.decisions = Decisions(self, Journal(journal or store), clock, self._crew)
+        self._moves = Moves(
+            self, clock, self._crew, saved=self._saved, see_to=self.logs.see_to, changed=self._set_alarm
+        )
         self._orders = Orders(self, self._answer, clock, self._crew)
         settle_s, loop = self.timing.retry_s + self.timing.linger_s, loop or LoopSettings()
         homes = homes or HomesSettings()
@@ -171,6 +169,10 @@ class Coordinator:
     @property
     def connected(self) -> bool:
         return self._pool.up(self._bus)
+
+    @property
+    def moves(self) -> dict[str, Move]:
+        return self._moves.machines
 
     @property
     def book(self) -> Book:
@@ -208,10 +210,7 @@ class Coordinator:
                 self.brokers.must_take(broker)
             self.agents.must_answer(broker, self._clock.now())
             self.logs.must_take(topic, broker)
-        move = self._move(topic)
-        begun = move.begin(strategy, brokers, eager=eager, log=log)
-        self.moves[topic] = move
-        self.do(topic, begun)
+        self._moves.begin(topic, strategy, brokers, eager=eager, log=log)
 
     async def move(
         self,
@@ -229,21 +228,7 @@ class Coordinator:
         LeaseLost when this coordinator stopped leading meanwhile.
         """
         self.begin(topic, strategy, brokers, eager=eager, stay=stay, log=log)
-        move = self.moves[topic]
-        epoch = move.record.newest.epoch
-        while self.moves.get(topic) is move and not (move.draining or move.finished):
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._changed.setdefault(topic, []).append(waiting)
-            await waiting
-        if self.moves.get(topic) is not move:
-            raise LeaseLost(f"topic {topic!r}: another coordinator leads now, and goes on with the move")
-        if move.cancelled == epoch and move.refusal:
-            raise MoveRefused(f"topic {topic!r} is back where it was: {move.refusal}")
-        if move.cancelled == epoch:
-            raise MoveRefused(
-                f"topic {topic!r} is back where it was: while it moved to {', '.join(brokers)}, an agent there was lost"
-            )
-        return epoch
+        return await self._moves.told(topic)
 
     def snapshot(self, planned_s: float | None, held: Collection[str] = (), relieved: Collection[str] = ()) -> Snapshot:
         """What a policy may see now."""
@@ -286,8 +271,7 @@ class Coordinator:
         self.decisions.begun(topic, was.strategy, brokers, Why(DRAINING, reason), was)
 
     def movable(self, topic: str) -> bool:
-        move = self.moves.get(topic)
-        return move is None or move.draining or move.finished
+        return self._moves.movable(topic)
 
     async def change_ring(self, brokers: tuple[str, ...]) -> None:
         """Raises MoveRefused when a topic cannot be pinned now, and LeaseLost."""
@@ -306,7 +290,7 @@ class Coordinator:
                 written = True
             except Conflict:
                 if self.records is records:
-                    self._step_down()
+                    self.step_down()
             except StoreDown:
                 await self._clock.sleep(self.timing.retry_s)
         self.must_lead(records)
@@ -322,12 +306,12 @@ class Coordinator:
                 term = await self._store.acquire(_LEADER, self.name, ttl_s)
                 if term != self.term or not self.leading:
                     # Others may have led since, or we did nothing about what we heard and wrote, the lease being out.
-                    self._step_down()
+                    self.step_down()
                 if term is not None:
                     self._lead_until_s = asked_s + ttl_s
                     if term != self.term:
                         await self._take_over(term)
-                    self._alarm.set(self._wake_s())
+                    self._set_alarm()
             except (StoreDown, Conflict):
                 pass  # nothing moves; when our lease runs out we stop acting
             except StoreError:
@@ -351,33 +335,26 @@ class Coordinator:
         self.records = records
         self.term = term
         self.agents.forget(self._clock.now())
-        self.moves, self._agenda = {}, Agenda()
-        for record in loaded:
-            self.moves[record.topic] = self._machine(record, self.ring.owner(record.topic))
+        self._moves.taken_over(loaded)
         self.brokers.taken_over(records.brokers)
         self.promises.taken_over(records.promises)
         self.homes.forget()
         self.decisions.taken_over(loaded)
-        for topic, move in list(self.moves.items()):
-            for broker in move.participants:
-                self.agents.expect(broker, self._clock.now())
-            self.do(topic, move.resume(term))
-        self._alarm.set(self._wake_s())
+        self._moves.resume(term)
+        self._set_alarm()
 
-    def _step_down(self) -> None:
+    def step_down(self) -> None:
         if self.term is not None and self.rules.terms:
             self.term = None
-            self.moves, self._agenda = {}, Agenda()
+            self._moves.forget()
             self.reports = Reports()
             self.places = BrokerPlaces()
             self.promises.forget()
             self.decisions.forget()
-            self._overheard_s = -math.inf
+            self._time.led()
             self.rebalancer.forget()
             self.homes.forget()
             self.brokers.forget()
-            for topic in list(self._changed):
-                self._wake(topic)
 
     async def _resign(self) -> None:
         with contextlib.suppress(StoreDown):  # then the lease runs out by itself
@@ -398,7 +375,8 @@ class Coordinator:
         message = self.rejects.read(lambda: unseal(data, self._dialect), "agents")
         now = self._clock.now()
         if not self.leading:
-            self._overhear(message, now)
+            if isinstance(message, Alive):
+                self._time.overhear(message, now)
             return
         match message:
             case Ack() if message.topic in self.moves:
@@ -446,40 +424,22 @@ class Coordinator:
             return  # what it had is elsewhere: it gets no lease, and answers nobody
         if self.agents.heard(message, now):
             self.rings.anew(broker)
-            for topic, move in list(self.moves.items()):
-                self.do(topic, move.agent_back(broker))
+            self._moves.do_all(lambda move: move.agent_back(broker))
         if self.rings.withholds(broker) or any(move.catching_up(broker) for move in self.moves.values()):
             return
         assert self.term is not None
         ring, lease_s = self.ring, self.timing.lease_s
         addresses = addresses_in(self.book, ring.brokers)
-        fleet_s = self._fleet_s()
+        fleet_s = self._time.fleet_s(now, self._clock.wall())
         self.say(broker, Renew(self.term, message.asked_s, lease_s, ring.version, ring.brokers, addresses, fleet_s))
-
-    def _overhear(self, message: Control | None, now: float) -> None:
-        """The fleet's time, so that it does not jump when another leads: late by the way of what was on it shortest."""
-        if isinstance(message, Alive) and message.fleet_s:
-            ahead_s = message.fleet_s - now
-            if self._ahead_s is None or now >= self._overheard_s + _OVERHEARD_S:
-                self._ahead_s, self._overheard_s = ahead_s, now
-            self._ahead_s = max(ahead_s, self._ahead_s)
-
-    def _fleet_s(self) -> float:
-        """By our clock; who leads first gives the fleet its wall clock's time."""
-        now = self._clock.now()
-        if self._ahead_s is None:
-            self._ahead_s = self._clock.wall() - now
-        return now + self._ahead_s
 
     def _answer(self, asker: str, message: Answered) -> None:
         self._pool.publish(self._bus, client_subject(asker), seal(message, self._dialect))
 
     # Time
 
-    def _wake_s(self) -> float:
-        if not self.leading:
-            return math.inf
-        return min(self._agenda.next_s(), self.agents.next_loss_s())
+    def _set_alarm(self) -> None:
+        self._alarm.set(min(self._moves.next_s(), self.agents.next_loss_s()) if self.leading else math.inf)
 
     def _tick(self) -> None:
         if not self.leading:
@@ -491,70 +451,20 @@ class Coordinator:
             self.reports.forget(broker)
             self.places.forget(broker)
             self.homes.lost(broker)
-            for topic, move in list(self.moves.items()):
-                self.do(topic, move.agent_lost(broker))
-        for topic in self._agenda.due(now):
-            self.do(topic, self.moves[topic].tick(now))
-        self._alarm.set(self._wake_s())
+            self._moves.do_all(partial(Move.agent_lost, broker=broker))
+        self._moves.tick(now)
+        self._set_alarm()
 
     # Instructions
 
-    def _move(self, topic: str) -> Move:
-        move = self.moves.get(topic)
-        if move is None:
-            owner = self.ring.owner(topic)
-            assert self.term is not None
-            self.agents.expect(owner, self._clock.now())
-            lost = (owner,) if self.agents.away(owner) else ()
-            implied = TopicRecord(topic, Phase.DONE, (Route(0, Strategy.SINGLE, (owner,)),), 0, self.term, lost)
-            move = self._machine(implied, owner)
-        return move
-
-    def _machine(self, record: TopicRecord, directory: str) -> Move:
-        return Move(record, directory, self.timing, self.rules, self.book)
-
     def do(self, topic: str, instructions: list[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Save(record):
-                    self._crew.start(self._save(self.records, self.moves[topic], record), f"save {topic}")
-                case Command(broker, message):
-                    self.say(broker, message)
-                case OpenSegment() | SealSegment():
-                    self.logs.see_to(topic, self.moves[topic], instruction)
-                case _:
-                    raise AssertionError(f"a coordinator does not {instruction}")
-        self._agenda.set(topic, self.moves[topic].wake_s())
-        self._alarm.set(self._wake_s())
-        self._wake(topic)
+        self._moves.do(topic, instructions)
 
-    async def _save(self, records: Records, move: Move, record: TopicRecord) -> None:
-        while self.leading and self.moves.get(record.topic) is move:
-            try:
-                await records.save(record)
-            except Conflict:
-                if self.moves.get(record.topic) is move:
-                    self._step_down()  # another leads, or wrote late what it began when it did
-                return
-            except StoreDown:
-                await self._clock.sleep(self.timing.retry_s)
-                continue
-            if self._on_move is not None:
-                self._on_move(record.topic, record.newest.epoch, record.phase)
-            self.decisions.moved(record)
-            self._saved(move, record.topic)
-            return
-
-    def _saved(self, move: Move, topic: str) -> None:
-        """Written, but while we waited another may have taken over: then it acts on what we wrote."""
-        if self.leading and self.moves.get(topic) is move:
-            self.do(topic, move.saved(self._clock.now()))
+    def _saved(self, record: TopicRecord) -> None:
+        if self._on_move is not None:
+            self._on_move(record.topic, record.newest.epoch, record.phase)
+        self.decisions.moved(record)
 
     def say(self, broker: str, message: ToAgent | Rehome) -> None:
         if self.leading:
             self._pool.publish(self._bus, agent_bus_subject(broker), seal(message, self._dialect))
-
-    def _wake(self, topic: str) -> None:
-        for each in self._changed.pop(topic, ()):
-            if not each.done():
-                each.set_result(None)

@@ -49,12 +49,13 @@ class Deciding(Protocol):
     """What is needed of the coordinator that leads."""
 
     ring: Ring
-    moves: dict[str, Move]
     term: int | None
     timing: Timing
-
     places: BrokerPlaces
     promises: Promises
+
+    @property
+    def moves(self) -> dict[str, Move]: ...
 
     async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> int:
         """Raises MoveRefused or LeaseLost."""

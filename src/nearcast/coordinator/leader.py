@@ -18,12 +18,14 @@ from nearcast.wire.control import ToAgent
 
 class Leader(Protocol):
     ring: Ring
-    moves: dict[str, Move]
     term: int | None
     agents: Agents
     records: Records
     timing: Timing
     rules: Rules
+
+    @property
+    def moves(self) -> dict[str, Move]: ...
 
     @property
     def book(self) -> Book: ...
@@ -33,6 +35,10 @@ class Leader(Protocol):
 
     def must_lead(self, records: Records | None = None) -> None:
         """Raises LeaseLost; with `records`, also when another has led since they were read."""
+        ...
+
+    def step_down(self) -> None:
+        """Another leads, as was just found out."""
         ...
 
     async def write(self, records: Records, put: Callable[[], Awaitable[None]]) -> None:
