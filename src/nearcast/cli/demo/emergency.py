@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.live import Live
 
 from nearcast.cli.connect import operator_of
 from nearcast.cli.demo.emergency_show import EmergencyScene, line, screen
+from nearcast.cli.demo.watch import watch
 from nearcast.cli.output import print_json
 from nearcast.domain.channel import Notification
 from nearcast.domain.errors import LeaseLost, LinkDown
@@ -31,7 +31,6 @@ _REPORTS_PER_S = 6.0  # of the city's seconds, as in the paper
 _LOGIN_S, _SUBSCRIBE_S = 5.0, 15.0  # of ours
 _LOOK_S = 1.0
 _PATIENCE_S = 5.0
-_LINE_EVERY_S = 5.0
 
 
 def show_emergency(
@@ -119,22 +118,13 @@ class _Demo:
     # The view
 
     async def _watch(self, begin_s: float, stopped: asyncio.Event, terminal: Console, *, quiet: bool) -> None:
-        live = Live(screen(self.scene), console=terminal, refresh_per_second=4) if terminal.is_terminal else None
-        told_s = 0.0
-        if live is not None and not quiet:
-            live.start()
-        try:
-            while not stopped.is_set() and self.scene.elapsed_s < self.scene.seconds:
-                await asyncio.sleep(0.5)
-                self.scene.elapsed_s = time.time() - begin_s
-                if live is not None and not quiet:
-                    live.update(screen(self.scene))
-                elif not quiet and self.scene.elapsed_s >= told_s + _LINE_EVERY_S:
-                    told_s = self.scene.elapsed_s
-                    terminal.print(line(self.scene), highlight=False)
-        finally:
-            if live is not None and not quiet:
-                live.stop()
+        scene = self.scene
+
+        def step() -> float | None:
+            scene.elapsed_s = time.time() - begin_s
+            return None if stopped.is_set() or scene.elapsed_s >= scene.seconds else scene.elapsed_s
+
+        await watch(lambda: screen(scene), lambda: line(scene), step, terminal, quiet=quiet)
 
     def _sum_up(self, *, as_json: bool) -> int:
         scene = self.scene

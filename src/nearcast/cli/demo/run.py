@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.live import Live
 
 from nearcast.cli.connect import operator_of
 from nearcast.cli.demo.show import Scene, line, screen
 from nearcast.cli.demo.tally import TopicTally
+from nearcast.cli.demo.watch import watch
 from nearcast.cli.output import print_json
 from nearcast.client import Client, open_client
 from nearcast.coordinator import Operator
@@ -36,7 +36,6 @@ _RATE = 15.0
 _MOVE_EVERY_S = 3.0
 _SETTLE_S = 4.0
 _GRACE_S = 5.0
-_LINE_EVERY_S = 5.0
 
 
 def show_demo(
@@ -173,25 +172,17 @@ class _Demo:
     # The view
 
     async def _watch(self, stopped: asyncio.Event, terminal: Console, *, quiet: bool) -> None:
-        live = Live(screen(self.scene), console=terminal, refresh_per_second=4) if terminal.is_terminal else None
+        scene = self.scene
         begun_s = time.monotonic()
-        told_s = 0.0
-        if live is not None and not quiet:
-            live.start()
-        try:
-            while not stopped.is_set() and (self.scene.seconds is None or self.scene.elapsed_s < self.scene.seconds):
-                await asyncio.sleep(0.5)
-                self.scene.elapsed_s = time.monotonic() - begun_s
-                for tally in self.scene.tallies.values():
-                    tally.mark(self.scene.elapsed_s)
-                if live is not None and not quiet:
-                    live.update(screen(self.scene))
-                elif not quiet and self.scene.elapsed_s >= told_s + _LINE_EVERY_S:
-                    told_s = self.scene.elapsed_s
-                    terminal.print(line(self.scene), highlight=False)
-        finally:
-            if live is not None and not quiet:
-                live.stop()
+
+        def step() -> float | None:
+            scene.elapsed_s = time.monotonic() - begun_s
+            for tally in scene.tallies.values():
+                tally.mark(scene.elapsed_s)
+            over = stopped.is_set() or (scene.seconds is not None and scene.elapsed_s >= scene.seconds)
+            return None if over else scene.elapsed_s
+
+        await watch(lambda: screen(scene), lambda: line(scene), step, terminal, quiet=quiet)
 
     def _sum_up(self, result: CheckResult, *, as_json: bool) -> int:
         latencies = {topic: tally.percentiles_ms() for topic, tally in self.scene.tallies.items()}
