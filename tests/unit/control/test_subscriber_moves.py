@@ -1,6 +1,7 @@
 """A subscriber that moves: it attaches, waits for its barrier, lingers, leaves; and says what it may have missed."""
 
 from itertools import pairwise
+
 import pytest
 
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
@@ -140,7 +141,7 @@ def test_a_generation_that_is_launched_later_is_waited_for_and_not_asked_for_aga
 
 def test_markers_are_asked_for_ever_more_seldom_for_all_who_listen_hear_them() -> None:
     one = moving()
-    asked_s = []
+    asked_s: list[float] = []
     now = 10.3
     while len(asked_s) < 6:
         now = max(now, one.wake_s())

@@ -102,11 +102,11 @@ class Busy:
     def wall(self) -> float:
         return self.now_s
 
-    def call_later(self, delay_s: float, fn: Callable[..., object], *args: Any) -> Cancellable:
+    def call_later(self, _delay_s: float, fn: Callable[..., object], *args: Any) -> Cancellable:
         self.timers.append(partial(fn, *args))
         return Mock()
 
-    async def sleep(self, delay_s: float) -> None:
+    async def sleep(self, _delay_s: float) -> None:
         raise AssertionError("an alarm does not sleep")
 
     def turn(self) -> None:
