@@ -33,7 +33,7 @@ bench: setup
 lock: setup
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --extra lab --extra spark --extra web --group dev --output-file requirements.lock pyproject.toml
+		--no-header --extra lab --extra plan --extra spark --extra train --extra web --group dev --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist out

@@ -11,6 +11,7 @@ import numpy as np
 from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.domain.places import Clients, Measured, Spots, gathered
 from nearcast.domain.plan import Plan
+from nearcast.domain.processing import Processing
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, route
 from nearcast.domain.snapshot import Snapshot
@@ -135,7 +136,16 @@ def placed(seen: Snapshot) -> Snapshot:
         else {}
         for number, own in enumerate(broker_of.tolist())
     ]
-    return replace(seen, places=replace(places, measured=Measured.among([list(each.items()) for each in measured])))
+    places = replace(places, measured=Measured.among([list(each.items()) for each in measured]))
+    return replace(seen, places=places, processing=_processed(count))
+
+
+def _processed(count: int) -> Processing:
+    """Three of four topics, of which some are late."""
+    at = np.arange(count)
+    interval_ms = np.array([np.nan, 10.0, 20.0, 40.0])[at % 4]
+    bound_ms = np.array([1000.0, 300.0, np.inf])[at % 3]
+    return Processing(interval_ms, bound_ms, np.where(at % 5 == 0, 1200.0, np.nan))
 
 
 # Loads are whole numbers, so that sums do not depend on their order and ties are common.

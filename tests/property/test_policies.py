@@ -16,6 +16,7 @@ from nearcast.domain.snapshot_json import read_snapshot, write_snapshot
 from nearcast.policies.dynamoth import dynamoth
 from nearcast.policies.dynamoth_replication import Bounds, replicas, replicas_plain
 from nearcast.policies.epulsar import ALL_PAIRS, epulsar
+from nearcast.policies.ktcp import EXACT, FFD, HYBRID, LFS
 from nearcast.policies.registry import POLICIES
 from nearcast.policies.settings import Replication, Settings
 from tests.property.policy_fleets import Fleet, all_settings, fleets, placed
@@ -57,6 +58,20 @@ def test_a_plan_is_the_same_from_the_snapshots_file(name: str, fleet: Fleet, set
         seen = replace(seen, held=np.arange(len(seen.topics)) % 2 == 0, relieved=np.arange(len(seen.brokers)) % 2 == 0)
     plan = POLICIES[name](seen, settings, NOW_S)
     assert POLICIES[name](read_snapshot(write_snapshot(seen)), settings, NOW_S) == plan
+
+
+@pytest.mark.parametrize("name", [FFD, LFS, HYBRID, EXACT])
+@given(fleet=fleets(), settings=all_settings(), held=st.booleans())
+def test_placement_of_what_is_processed_makes_no_plan_that_would_be_refused(
+    name: str, fleet: Fleet, settings: Settings, held: bool
+) -> None:
+    seen = placed(fleet.snapshot())
+    if held:
+        seen = replace(seen, held=np.arange(len(seen.topics)) % 3 == 0)
+    plan = POLICIES[name](seen, settings, NOW_S)
+    assert objections(plan, seen) == []
+    held_topics = {topic for topic, each in zip(seen.topics, seen.held.tolist(), strict=True) if each}
+    assert not held_topics & {step.topic for step in plan.steps}
 
 
 @given(fleet=fleets(), settings=all_settings(), nowhere=st.integers(0, 3))

@@ -5,6 +5,7 @@
       TopicNameError           a topic name that cannot be used (also a ValueError)
       RingError                a ring that cannot be built or changed as asked (also a ValueError)
       SnapshotError            a snapshot that contradicts itself, or a file that holds none (also a ValueError)
+      ModelError               a file that holds no latency model that can be used (also a ValueError)
       BadSample                a measurement that cannot be, of a round-trip time (also a ValueError)
       LinkError                a connection to one broker
         LinkDown               not connected now; the link is trying again by itself
@@ -52,6 +53,10 @@ class TopicNameError(NearcastError, ValueError):
 
 class RingError(NearcastError, ValueError):
     """A ring that cannot be built or changed as asked."""
+
+
+class ModelError(NearcastError, ValueError):
+    """A file that holds no latency model that can be used: the message says what and where."""
 
 
 class SnapshotError(NearcastError, ValueError):

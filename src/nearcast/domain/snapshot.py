@@ -20,6 +20,7 @@ from nearcast.domain.errors import SnapshotError
 from nearcast.domain.homes import Homes
 from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.domain.places import Places
+from nearcast.domain.processing import Processing
 from nearcast.domain.ring import Ring, topic_positions
 from nearcast.domain.route import Route, Strategy
 
@@ -64,7 +65,8 @@ class Snapshot:
 
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
     `places`: where brokers and clients are, if that is known. `homes`: the subscribers of channels, if there are any,
-    by the indices of `brokers`. `held`: topics that a policy for promises leaves where they are, since they have moved
+    by the indices of `brokers`. `processing`: what it takes, if any topic is processed.
+    `held`: topics that a policy for promises leaves where they are, since they have moved
     too lately. `relieved`: brokers that topics have left for their load, too lately for that to show in the processors
     and memory that they use.
     The capacity of a broker that has not said what it can send is infinite.
@@ -93,6 +95,7 @@ class Snapshot:
     relieved: Bools
     places: Places | None = None
     homes: Homes | None = None
+    processing: Processing | None = None
 
     @classmethod
     def of(

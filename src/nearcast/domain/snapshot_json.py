@@ -15,11 +15,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 import numpy as np
 
-from nearcast.domain import homes_json, places_json
+from nearcast.domain import homes_json, places_json, processing_json
 from nearcast.domain.errors import ConfigError, RingError, SnapshotError
 from nearcast.domain.homes_json import FileHomes
 from nearcast.domain.load import BrokerReport, Resources, TopicLoad
 from nearcast.domain.places_json import FilePlaces
+from nearcast.domain.processing_json import FileProcessed
 from nearcast.domain.ring import DEFAULT_VNODES, Ring
 from nearcast.domain.route import Strategy, route
 from nearcast.domain.snapshot import Snapshot
@@ -104,6 +105,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held: tuple[_Name, ...] = ()
     places: FilePlaces | None = None
     homes: FileHomes | None = None
+    processing: tuple[FileProcessed, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(_File)
@@ -131,6 +133,7 @@ def write_snapshot(snapshot: Snapshot) -> bytes:
         tuple(snapshot.topics[at] for at in np.flatnonzero(snapshot.held).tolist()),
         None if snapshot.places is None else places_json.written(snapshot.places, snapshot.brokers, snapshot.topics),
         None if snapshot.homes is None else homes_json.written(snapshot.homes, snapshot.brokers),
+        () if snapshot.processing is None else processing_json.written(snapshot.processing, snapshot.topics),
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
@@ -188,6 +191,7 @@ def _snapshot_of(file: _File) -> Snapshot:
     if places is not None:
         _must_be_once("places.brokers", [each.name for each in places.brokers])
         _must_be_once("places.topics", [each.topic for each in places.topics])
+    _must_be_once("processing", [each.topic for each in file.processing])
     if file.homes is not None:
         _must_be_once("homes.subscriptions", [each.key for each in file.homes.subscriptions])
         _must_be_once("homes.subscribers", [each.name for each in file.homes.subscribers])
@@ -220,6 +224,7 @@ def _snapshot_of(file: _File) -> Snapshot:
         found,
         places=None if places is None else places_json.read(places, found.brokers, found.topics),
         homes=None if file.homes is None else homes_json.read(file.homes, found.brokers),
+        processing=processing_json.read(file.processing, found.topics) if file.processing else None,
     )
 
 

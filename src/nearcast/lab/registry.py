@@ -26,6 +26,8 @@ from nearcast.lab.experiments import (
     epulsar_placement,
     epulsar_profile,
     epulsar_uav,
+    khare_exact,
+    khare_placement,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -53,6 +55,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         epulsar_placement.UAV,
         epulsar_profile.EXPERIMENT,
         epulsar_uav.EXPERIMENT,
+        khare_exact.EXPERIMENT,
+        khare_placement.HYBRID,
+        khare_placement.PLACEMENT,
     )
 }
 

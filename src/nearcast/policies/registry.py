@@ -11,6 +11,7 @@ from nearcast.policies import (
     dynamoth,
     epulsar,
     hash,  # noqa: A004  # the policy is called so; nothing here hashes
+    ktcp,
 )
 from nearcast.policies.settings import Settings
 
@@ -22,11 +23,18 @@ POLICIES: dict[str, Policy] = {
     hash.NAME: hash.hashing,
     epulsar.NAME: epulsar.epulsar,
     epulsar.ALL_PAIRS: epulsar.all_pairs,
+    ktcp.FFD: ktcp.ktcp_ffd,
+    ktcp.LFS: ktcp.ktcp_lfs,
+    ktcp.HYBRID: ktcp.ktcp_hybrid,
+    ktcp.EXACT: ktcp.ktcp_exact,
     bad.LDM: bad.bad_ldm,
     bad.SDM: bad.bad_sdm,
     bad.SHUFFLE: bad.bad_shuffle,
     bad_groups.NAME: bad_groups.bad_groups,
 }
+
+PROCESSING_POLICIES = (ktcp.FFD, ktcp.LFS, ktcp.HYBRID, ktcp.EXACT)
+"""Those that place topics by what their processing takes."""
 
 HOME_POLICIES = (bad.LDM, bad.SDM, bad.SHUFFLE, bad_groups.NAME)
 """Those that give subscribers homes; the others move topics."""

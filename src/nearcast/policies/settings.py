@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from nearcast.domain.errors import ConfigError
+from nearcast.predict.latency_model import LatencyModel
+from nearcast.predict.queueing import Processors
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,26 @@ class Balancing:
 
 
 @dataclass(frozen=True, slots=True)
+class Colocation:
+    """Khare's k-topic co-location. At most `most` (k) processed topics share a broker; the hybrid searches sets of
+    `searched` (k'). `margin_ms` is kept off every bound, as in the authors' code. Without a `model`, what a queue with
+    these `processors` tells decides.
+    """
+
+    most: int = 6
+    searched: int = 3
+    margin_ms: float = 100.0
+    processors: Processors = field(default_factory=Processors)
+    model: LatencyModel | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.searched <= self.most:
+            raise ConfigError(f"colocation.searched is {self.searched}; it must be from 1 to `most` ({self.most})")
+        if not self.margin_ms >= 0:
+            raise ConfigError(f"colocation.margin_ms is {self.margin_ms}; it must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Load ratios are outgoing bandwidth over capacity.
 
@@ -88,6 +110,7 @@ class Settings:
     watermark: float = 0.85
     replication: Replication = field(default_factory=Replication)
     balancing: Balancing = field(default_factory=Balancing)
+    colocation: Colocation = field(default_factory=Colocation)
 
     def __post_init__(self) -> None:
         if not 0 < self.safe_ratio <= self.high_ratio <= self.full_ratio:

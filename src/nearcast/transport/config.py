@@ -71,13 +71,14 @@ from nearcast.control.loop import LoopSettings
 from nearcast.control.rehoming import HomesSettings
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import NAMES, is_name
-from nearcast.domain.errors import ConfigError
+from nearcast.domain.errors import ConfigError, ModelError
 from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.domain.ring import Ring
 from nearcast.domain.snapshot import RESOURCES
 from nearcast.policies.epulsar import ALL_PAIRS
 from nearcast.policies.epulsar import NAME as EPULSAR
 from nearcast.policies.settings import Settings
+from nearcast.predict.latency_model import model_from_json
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.wire.dialect import NEWEST, Dialect
 
@@ -398,7 +399,9 @@ def _timing(raw: _File, path: Path) -> Timing:
 
 
 def _loop(raw: _File, path: Path) -> LoopSettings:
-    """The keys of LoopSettings and of Settings stand side by side; `replication` and `balancing` are tables."""
+    """The keys of LoopSettings and of Settings stand side by side; `replication`, `balancing` and `colocation` are
+    tables. In the last one `model` is a file.
+    """
     own = {each.name for each in fields(LoopSettings)} - {"settings"}
     known = [*own, *(each.name for each in fields(Settings))]
     for key in raw.rebalance:
@@ -412,9 +415,25 @@ def _loop(raw: _File, path: Path) -> LoopSettings:
     try:
         given = {key: value for key, value in raw.rebalance.items() if key in own}
         settings = {key: value for key, value in raw.rebalance.items() if key not in own}
+        settings |= _with_model(settings.get("colocation"), path)
         return msgspec.convert({**given, "settings": settings}, LoopSettings)
     except (ConfigError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: rebalance: {error}") from error
+
+
+def _with_model(colocation: object, path: Path) -> dict[str, object]:
+    """The table with the model itself, in the place of its file's name."""
+    if not isinstance(colocation, dict) or not isinstance(colocation.get("model"), str):
+        return {}
+    file = path.parent / colocation["model"]
+    try:
+        text = file.read_bytes()
+        model_from_json(text, str(file))  # it says what is wrong, and where
+        return {"colocation": {**colocation, "model": msgspec.json.decode(text)}}
+    except OSError as error:
+        raise ConfigError(f"rebalance.colocation.model {str(file)!r} cannot be read: {error.strerror}") from error
+    except ModelError as error:
+        raise ConfigError(f"rebalance.colocation.model: {error}") from error
 
 
 def _homes(raw: _File, path: Path) -> HomesSettings:
