@@ -7,7 +7,7 @@ the same.)
 
 `dynamoth.all-subscribers` (Figure 4b): ever more publishers, one subscriber. The line between a server and the
 subscriber is full, what waits for it grows, and the server cuts the subscriber off at its own limit of output. Lines
-are so slow that three of them are full before this machine is: with 2 MB/s its publishers fell behind first.
+are so slow that three of them are full before this machine is: with 1 MB/s its publishers fell behind first.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ _SERVERS = (1, 3)
 _ENOUGH_FOR = 400  # subscribers
 _SUBSCRIBERS = (100, 200, 300, 400, 500, 600, 700, 800)
 _QUICK_SUBSCRIBERS = (100, 300, 600)
-_LINE_BYTES_PER_S = 1e6
+_LINE_BYTES_PER_S = 0.5e6
 _SIZE_BYTES = 1000
 _OUTPUT_BYTES = 1024 * 1024
 _NEAR_S = 0.002
-_FIRST = 25  # publishers
+_FIRST = 12  # publishers
 _RESOLUTION = 0.06
 _COLUMNS = (
     "servers",
