@@ -90,6 +90,18 @@ async def test_agents_on_a_known_map_predict_each_others_round_trips() -> None:
 
 
 @in_virtual_time
+async def test_the_leaders_map_is_what_agents_go_by() -> None:
+    """By themselves they would be 3 % off in the mean after two minutes, and 8 % at most; on it they are 1 %."""
+    fleet = start()
+    await fleet.sleep(120.0)
+    found = places(fleet)
+    off = [
+        abs(predicted_s(found[one], found[other]) / dict(found[one].rtts_s)[other] - 1.0) for one, other in ONE_WAY_MS
+    ]
+    assert max(off) < 0.02, off
+
+
+@in_virtual_time
 async def test_latencies_are_right_within_their_uncertainty_however_wrong_the_clocks_are(finish: Finish) -> None:
     fleet = start(skewed=True)
     sender, near, far = client(fleet, "sender", "b1"), client(fleet, "near", "b1"), client(fleet, "far", "b3")
@@ -136,7 +148,7 @@ async def test_the_coordinator_soon_sees_that_a_mobile_client_moved(finish: Fini
     while (place := topic_at(fleet, "b1")) is None or place.worst_s < 0.06:
         await fleet.sleep(0.05)
         assert fleet.now < moved_s + 1.5
-    await fleet.sleep(2.0)
+    await fleet.sleep(6.0)
     place = topic_at(fleet, "b1")
     assert place is not None
     assert place.worst_s == pytest.approx(trip_s("b1", "b1") + trip_s("b3", "b1"), abs=0.001)

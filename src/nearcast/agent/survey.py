@@ -9,7 +9,7 @@ from nearcast.agent.monitor import Monitor, differs
 from nearcast.brokers.link import Connect, LearnAddresses
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.fleet_time import FleetTime, Reading
-from nearcast.control.whereabouts import Whereabouts, position_of, spot_of
+from nearcast.control.whereabouts import Whereabouts, coordinate_of, position_of, spot_of
 from nearcast.coords.coordinate import Coordinate
 from nearcast.domain.broker import Addresses
 from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
@@ -112,10 +112,12 @@ class Survey:
         self.monitor.counted(counts, self._clock.now())
 
     def renewed(self, message: Renew) -> None:
-        """The leader's clock, halfway between question and answer."""
+        """Where the leader has this broker on its map; and its clock, halfway between question and answer."""
+        now = self._clock.now()
+        if message.at is not None:
+            self.machine.charted(coordinate_of(message.at), now)
         if not message.fleet_s:
             return
-        now = self._clock.now()
         near_s = (now - message.asked_s) / 2.0
         if near_s >= 0.0:
             ahead_s = message.fleet_s + near_s - now

@@ -93,6 +93,7 @@ class Whereabouts:
         self._chance = chance
         self._broker = broker
         self._vivaldi = Vivaldi()
+        self._charted: tuple[Coordinate, float] | None = None  # where the leader's map has us, and since when
         self._access_s: float | None = None  # the way to the gateway, or to the one before
         self._ring: tuple[str, ...] = ()
         self._used: tuple[str, ...] = ()
@@ -111,6 +112,8 @@ class Whereabouts:
 
     def coordinate(self) -> Coordinate | None:
         """None before anything was measured."""
+        if self._charted is not None:
+            return self._charted[0]
         if not self.gateway:
             return self._vivaldi.coordinate if self._vivaldi.recent else None
         peer = self._peers.get(self.gateway)
@@ -177,6 +180,15 @@ class Whereabouts:
         self._rounds = 0
         self._round_s = self._tell_s = now
 
+    def charted(self, coordinate: Coordinate, now: float) -> None:
+        """By all that was measured in the fleet, which is more than we know. Our own coordinate goes on beside it, with
+        peers on the same map: when nobody says any more where we are, it is not far from where we were.
+        """
+        if coordinate.is_valid and len(coordinate.vec) == len(self._vivaldi.coordinate.vec):
+            self._charted = coordinate, now
+        else:
+            self.bad_samples += 1
+
     def reached(self, now: float) -> None:
         """A broker that could not be asked before can be now."""
         self._round_s = now
@@ -227,6 +239,8 @@ class Whereabouts:
         self._round_s = now + self._pace.after_s(self._rounds - 1)
         for number in [number for number, (_, sent_s) in self._pending.items() if now >= sent_s + LATE_S]:
             del self._pending[number]
+        if self._charted is not None and now >= self._charted[1] + FRESH_S:
+            self._charted = None
         self._take_turns(now)
         asked = [broker for broker in (self.gateway, *self._used) if broker]
         if self._others:

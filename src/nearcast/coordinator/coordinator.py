@@ -23,6 +23,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers, Fleet
+from nearcast.coordinator.chart import Chart
 from nearcast.coordinator.decisions import Decisions, Why
 from nearcast.coordinator.homes import SubscriberHomes
 from nearcast.coordinator.journal import Journal
@@ -117,6 +118,7 @@ class Coordinator:
         self.term: int | None = None  # None while another leads
         self.reports = Reports()
         self.places = BrokerPlaces()
+        self._chart = Chart(self.places)
         self._time = LeaderTime()
         self._store = store
         self._bus = bus
@@ -349,6 +351,7 @@ class Coordinator:
             self._moves.forget()
             self.reports = Reports()
             self.places = BrokerPlaces()
+            self._chart = Chart(self.places)
             self.promises.forget()
             self.decisions.forget()
             self._time.led()
@@ -431,7 +434,10 @@ class Coordinator:
         ring, lease_s = self.ring, self.timing.lease_s
         addresses = addresses_in(self.book, ring.brokers)
         fleet_s = self._time.fleet_s(now, self._clock.wall())
-        self.say(broker, Renew(self.term, message.asked_s, lease_s, ring.version, ring.brokers, addresses, fleet_s))
+        where = self._chart.of(broker, now)
+        self.say(
+            broker, Renew(self.term, message.asked_s, lease_s, ring.version, ring.brokers, addresses, fleet_s, where)
+        )
 
     def _answer(self, asker: str, message: Answered) -> None:
         self._pool.publish(self._bus, client_subject(asker), seal(message, self._dialect))

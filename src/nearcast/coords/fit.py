@@ -22,6 +22,7 @@ MOST_DIMENSIONS = 16
 
 _ROUNDS = 1500
 _STEP_S = 0.004  # at first; it falls to nothing
+_SMALL_STEP_S = 0.0005
 _ROUND = 0.02  # errors smaller than this pull in proportion to themselves,
 _ROUND_MORE = 1.0  # and larger ones too at first: nobody is given up before everybody has found a place
 _FLOOR_S = 0.005  # of round trips that are shorter, what was measured is believed, and not this map
@@ -31,23 +32,34 @@ _MEAN_KEPT, _SQUARE_KEPT = 0.9, 0.999  # Adam's (Kingma and Ba), with their usua
 
 
 def fitted(
-    vec: Floats, height: Floats, one: Ints, other: Ints, rtt_s: Floats, *, rounds: int = _ROUNDS
+    vec: Floats,
+    height: Floats,
+    one: Ints,
+    other: Ints,
+    rtt_s: Floats,
+    *,
+    rounds: int = _ROUNDS,
+    most_dimensions: int = MOST_DIMENSIONS,
+    gently: bool = False,
 ) -> tuple[Floats, Floats]:
     """Vectors and heights of all nodes, in seconds, for measurements `rtt_s` between nodes `one` and `other`.
 
-    Vectors have at least as many dimensions as were given. Who is measured by nobody stays where it was.
+    Vectors have at least as many dimensions as were given. Who is measured by nobody stays where it was. `gently`: from
+    where nodes are by small steps only, for those who find their way by a map must be able to follow it.
     """
     measured = np.union1d(one, other)
-    aside = np.zeros((len(vec), max(0, _dimensions(one, other, len(measured)) - vec.shape[1])))
+    dimensions = min(most_dimensions, _dimensions(one, other, len(measured)))
+    aside = np.zeros((len(vec), max(0, dimensions - vec.shape[1])))
     aside[measured] = np.random.default_rng(0).uniform(-_ASIDE_S, _ASIDE_S, (len(measured), aside.shape[1]))
     at = np.concatenate((vec, aside, height[:, None]), axis=1)
     mean, square = np.zeros_like(at), np.zeros_like(at)
+    first_s, more = (_SMALL_STEP_S, 0.0) if gently else (_STEP_S, _ROUND_MORE)
     for number in range(1, rounds + 1):
         left = 1.0 - (number - 1) / rounds
-        slope = _slope(at, one, other, rtt_s, _ROUND + _ROUND_MORE * max(0.0, 2.0 * left - 1.0))
+        slope = _slope(at, one, other, rtt_s, _ROUND + more * max(0.0, 2.0 * left - 1.0))
         mean = _MEAN_KEPT * mean + (1.0 - _MEAN_KEPT) * slope
         square = _SQUARE_KEPT * square + (1.0 - _SQUARE_KEPT) * slope**2
-        step_s = _STEP_S * left
+        step_s = first_s * left
         usual = np.sqrt(square / (1.0 - _SQUARE_KEPT**number)) + 1e-12
         at = at - step_s * mean / (1.0 - _MEAN_KEPT**number) / usual
         at[:, -1] = np.maximum(at[:, -1], HEIGHT_MIN_S)
@@ -58,7 +70,7 @@ def _dimensions(one: Ints, other: Ints, nodes: int) -> int:
     """As many as a node has peers where all pairs were measured, and a third of that where most are to be predicted."""
     low, high = np.minimum(one, other), np.maximum(one, other)
     peers = 2.0 * len(np.unique(np.stack((low, high)), axis=1).T) / max(nodes, 1)
-    return min(MOST_DIMENSIONS, int(peers * max(1.0 / 3.0, peers / max(nodes - 1, 1))))
+    return int(peers * max(1.0 / 3.0, peers / max(nodes - 1, 1)))
 
 
 def distances_s(vec: Floats, height: Floats, one: Ints, other: Ints) -> Floats:

@@ -22,7 +22,7 @@ from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.homes import HomesOrder, HomesTold
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.logs import KeepOrder
-from nearcast.wire.places import Echo, Located, Placed, PlacesOrder, PlacesTold, Probe
+from nearcast.wire.places import Echo, Located, Placed, PlacesOrder, PlacesTold, Position, Probe
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
@@ -220,7 +220,8 @@ class RingChange(msgspec.Struct, frozen=True, tag=True):
 class Renew(msgspec.Struct, frozen=True, tag=True):
     """The coordinator's answer to an agent's `Alive`: the agent's lease, counted from `asked_s` (rule 9).
 
-    `fleet_s`: the fleet's time when it was sent; 0 from a leader that does not say.
+    `fleet_s`: the fleet's time when it was sent; 0 from a leader that does not say. `at`: where the broker is, by all
+    that agents have measured; None while that is not known.
     """
 
     term: int
@@ -230,6 +231,7 @@ class Renew(msgspec.Struct, frozen=True, tag=True):
     ring: tuple[str, ...]
     addresses: Addresses = ()
     fleet_s: float = 0.0
+    at: Position | None = None
 
     def __post_init__(self) -> None:
         _must_be_ring(self.ring)

@@ -7,6 +7,7 @@ import pytest
 
 from nearcast.control.fleet_time import FleetTime
 from nearcast.control.whereabouts import FRESH_S, LATE_S, TURN_S, Pace, Whereabouts
+from nearcast.coords.coordinate import Coordinate
 from nearcast.wire.places import Echo, Position, Probe
 
 PACE = Pace(every_s=5.0, first_s=0.25, growth=2.0, most=4)
@@ -209,3 +210,27 @@ def test_only_brokers_that_answer_or_are_in_the_ring_are_passed_on() -> None:
     answer(me, broker, probe, 0.0, peers=("b9",))
     assert me.gossip("me", 1.0) == ("b1",)
     assert me.gossip("b1", 1.0) == ()
+
+
+def test_an_agent_is_where_the_leaders_map_has_it_until_nobody_says_so_any_more() -> None:
+    me = machine(broker="b1")
+    me.ring(("b1", "b2"))
+    [(broker, probe)] = me.probes(0.0)
+    answer(me, broker, probe, 0.0)
+    own = me.coordinate()
+    charted = Coordinate((0.02, *(0.0,) * 7), 0.003, 0.0, 0.05)
+    me.charted(charted, 1.0)
+    assert me.coordinate() == charted
+    me.charted(charted, 5.0)
+    me.probes(4.9 + FRESH_S)
+    assert me.coordinate() == charted
+    me.probes(20.0 + FRESH_S)
+    assert me.coordinate() == own
+
+
+def test_a_place_on_the_map_that_cannot_be_is_counted_and_not_taken() -> None:
+    me = machine(broker="b1")
+    for bad in (Coordinate((float("nan"), *(0.0,) * 7)), Coordinate((0.1, 0.2))):
+        me.charted(bad, 1.0)
+    assert me.coordinate() is None
+    assert me.bad_samples == 2
