@@ -63,7 +63,8 @@ class Processed(msgspec.Struct, frozen=True, gc=False):
 
     `interval_ms`: what one message takes in a worker, the mean of the last seconds that had any; None before the first.
     `queue`: messages that wait now. Each message was `processed`, or its processor `raised`, `hung` beyond its limit or
-    `died` with its process, or it was `dropped` because the queue was full or the wait too long. `errors`: the last of each kind, newest last.
+    `died` with its process, or it was `dropped` because the queue was full or the wait too long. `errors`: the last
+    of each kind, newest last.
     """
 
     topic: str
