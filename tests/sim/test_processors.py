@@ -1,4 +1,4 @@
-"""Topics that are processed, in virtual time: what subscribers get while topics move, processors fail and agents die."""
+"""Topics that are processed, in virtual time: what subscribers get while topics move, processors fail, agents die."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ from nearcast.wire.processors import ProcessOrder
 from tests.sim.conftest import TIMING
 
 Finish = Callable[[Deployment], Awaitable[CheckResult]]
-PASSED_ON = "nearcast.sim.workers:passed_on"
+PASSED_ON = "nearcast.processing.samples:passed_on"
 SINGLE = Strategy.SINGLE
 
 

@@ -25,7 +25,7 @@ TIMING = Timing(
 _DELAYS_S = (0.001, 0.01, 0.05, 0.2)
 _BURSTS = (1, 2, 8, 20)
 _TAKES_S = (0.001, 0.01, 0.05)
-_CODE = "nearcast.sim.workers:passed_on"
+_CODE = "nearcast.processing.samples:passed_on"
 _PROCESSORS = (SAME, None, Processor(Language.PYTHON, _CODE), Processor(Language.PYTHON, _CODE, spool=2))
 
 

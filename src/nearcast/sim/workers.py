@@ -1,22 +1,16 @@
 """Workers in virtual time: processors run in this process, and take as long as they are said to."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from nearcast.agent.workers import OnDone
 from nearcast.control.stage import HUNG, LATE, RAISED, Job, Outcome
 from nearcast.domain.errors import ProcessorError
-from nearcast.domain.message import Message
 from nearcast.processing.calls import load
 from nearcast.transport.clock import Clock
 
 TakesS = Callable[[Job], float]
 """How long a job takes; more than its limit and it hangs."""
-
-
-def passed_on(message: Message, _spool: Sequence[Message]) -> bytes:
-    """A processor that makes of every message itself."""
-    return message.payload
 
 
 class SimWorkers:
