@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from nearcast.brokers.memory import ServerCosts, Wire
+from nearcast.control.move import SAME
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import LeaseLost, MoveRefused
+from nearcast.domain.processor import Language, Processor
 from nearcast.domain.route import Strategy
 from nearcast.sim.deployment import Deployment, SimClient
 from nearcast.sim.elastic import Elastic
@@ -22,6 +24,9 @@ TIMING = Timing(
 
 _DELAYS_S = (0.001, 0.01, 0.05, 0.2)
 _BURSTS = (1, 2, 8, 20)
+_TAKES_S = (0.001, 0.01, 0.05)
+_CODE = "nearcast.processing.samples:passed_on"
+_PROCESSORS = (SAME, None, Processor(Language.PYTHON, _CODE), Processor(Language.PYTHON, _CODE, spool=2))
 
 
 def grace_s(faults: bool) -> float:
@@ -34,7 +39,8 @@ class Scale:
     """How large one seed is. `settle_s` is long enough for every timer of the protocol to run out.
 
     With faults, `fault_settle_s` comes on top: the longest fault may begin in the last moment. `elastic`: servers are
-    rented, drained and released meanwhile; `elastic_settle_s` is long enough for a last drain.
+    rented, drained and released meanwhile; `elastic_settle_s` is long enough for a last drain. `processed`: topics get
+    processors, others and none, as they move.
     """
 
     brokers: int = 4
@@ -49,6 +55,7 @@ class Scale:
     fault_every_s: float = 2.0
     elastic: bool = False
     elastic_every_s: float = 1.5
+    processed: bool = False
     elastic_settle_s: float = 24.0
 
 
@@ -75,8 +82,15 @@ class _Run:
         wire = Wire(delay_s=rng.choice((0.001, 0.01)), jitter_s=rng.choice((0.0, 0.005, 0.05)))
         costs = ServerCosts(delivery_s=rng.choice((0.0, 0.0002)), spread=3.0)
         network = Network(random.Random(rng.getrandbits(64)), wire=wire, costs=costs, store_delay_s=0.005)
+        times = random.Random(rng.getrandbits(64)) if scale.processed else random.Random(0)
         self.deployment = deployment = Deployment(
-            network, self.brokers, timing=TIMING, rules=self.rules, rng=rng, skewed=self.faults
+            network,
+            self.brokers,
+            timing=TIMING,
+            rules=self.rules,
+            rng=rng,
+            skewed=self.faults,
+            takes_s=lambda _job: times.choice(_TAKES_S),
         )
         for broker in self.brokers:
             deployment.start_agent(broker)
@@ -181,8 +195,10 @@ class _Run:
             size = 1 if strategy is Strategy.SINGLE else self.rng.randint(1, 3)
             places = self.brokers if self.elastic is None else leader.brokers.present
             brokers = tuple(sorted(self.rng.sample(places, min(size, len(places)))))
+            eager = self.rng.random() < 0.5
+            processor = self.rng.choice(_PROCESSORS) if self.scale.processed else SAME
             try:
-                leader.begin(topic, strategy, brokers, eager=self.rng.random() < 0.5)
+                leader.begin(topic, strategy, brokers, eager=eager, processor=processor)
             except (MoveRefused, LeaseLost):
                 continue
 

@@ -1,5 +1,6 @@
 """The envelope: what is read, what is refused, what is somebody else's."""
 
+import msgspec
 import pytest
 
 from nearcast.domain.errors import MalformedControl, MalformedEnvelope, UnknownVersion, WireError
@@ -13,11 +14,14 @@ from nearcast.wire.envelope import (
     HEARTBEAT,
     MAGIC,
     PLAIN,
+    SEVERAL,
     Envelope,
     Trail,
     decode,
     encode,
     notice,
+    pack,
+    unpack,
 )
 
 DIALECT = Dialect(b"fleet")
@@ -133,3 +137,16 @@ def test_every_version_is_read_whichever_is_written() -> None:
         data = encode(FORWARD, Dialect(DIALECT.key, version))
         assert data[VERSION_AT] == version
         assert decode(data, DIALECT) == FORWARD
+
+
+def test_several_messages_in_one_come_back_and_one_that_is_cut_short_is_refused() -> None:
+    for payloads in ([], [b""], [b"a", b"", b"bc"]):
+        several = Envelope(SEVERAL, 7, 3, 2, 1, 2, 123, pack(payloads))
+        for each in (several, msgspec.structs.replace(several, trail=TRAIL)):
+            found = decode(encode(each, DIALECT), DIALECT)
+            assert found == each
+            assert unpack(found.payload) == payloads
+    data = encode(Envelope(SEVERAL, 7, 3, 2, 1, 2, 123, pack([b"abc"])), DIALECT)
+    for size in (1, 4, 6):
+        with pytest.raises(MalformedEnvelope, match="cut short"):
+            decode(data[:-size], DIALECT)

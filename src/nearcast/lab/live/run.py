@@ -17,6 +17,7 @@ import msgspec
 
 from nearcast.coordinator import Operator
 from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused
+from nearcast.domain.processor import Language, Processor
 from nearcast.domain.record import TopicRecord
 from nearcast.domain.route import Route, Strategy
 from nearcast.fleet.commands import Command, CommandSpec
@@ -38,6 +39,9 @@ TIMING = {"lease_s": 4.0, "linger_s": 1.0, "patience_s": 2.0}
 GRACE_S = 5.0
 _DRAIN_S = 60.0
 KILLED = ("broker", "agent", "client", "coordinator")
+_PROCESSED = 0.3  # of the steps are a change of a processor
+_CODE = "nearcast.processing.samples:passed_on"
+_PROCESSORS = (None, Processor(Language.PYTHON, _CODE), Processor(Language.PYTHON, _CODE, spool=5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class LiveScale:
     kill_every_s: float = 1.5
     audiences: int = 1  # processes that share the fan-out
     lease_s: float = TIMING["lease_s"]
+    processed: bool = False  # topics get processors, others and none, between moves
 
     @property
     def settle_s(self) -> float:
@@ -79,6 +84,7 @@ class LiveResult:
     disputed: int  # epochs of topics that were written with more than one route
     removed: int = 0  # brokers that came and went
     seconds: float = 0.0
+    changed: int = 0  # how often a topic got another processor, or none
     busy: float = 0.0  # the share of this machine's cores that the run took: near 1, everybody was late
 
 
@@ -126,7 +132,7 @@ class _Run:
         self.journals: list[Path] = []
         self.routes = _Routes()
         self.killed = dict.fromkeys(KILLED, 0)
-        self.moves = self.refused = self.removed = 0
+        self.moves = self.refused = self.removed = self.changed = 0
         self._next = 1
 
     async def play(self) -> LiveResult:
@@ -179,6 +185,7 @@ class _Run:
             self.routes.disputed,
             self.removed,
             time.monotonic() - begun_s,
+            changed=self.changed,
         )
 
     # Clients
@@ -223,6 +230,11 @@ class _Run:
 
     async def _move(self, operator: Operator) -> None:
         await asyncio.sleep(self.rng.expovariate(1 / self.scale.move_every_s))
+        if self.scale.processed and self.rng.random() < _PROCESSED:
+            with contextlib.suppress(MoveRefused):
+                await operator.process(self.rng.choice(self.topics), self.rng.choice(_PROCESSORS), timeout_s=15.0)
+                self.changed += 1
+            return
         topic = HOT if self.rng.random() < 0.25 else self.rng.choice(self.topics)
         strategy = self.rng.choice(list(Strategy))
         size = 1 if strategy is Strategy.SINGLE else self.rng.randint(1, self.scale.servers)
