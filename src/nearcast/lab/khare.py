@@ -7,8 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from nearcast.lab.workloads.colocated import MOST_TOPICS, NOMINAL, drawn, isolated_sweep, most_rates, simulated
+from nearcast.lab.workloads.colocated import MOST_TOPICS, NOMINAL, drawn, isolated_sweep, most_rates
 from nearcast.pipeline.latency_fit import Sets, trained
+from nearcast.pipeline.simulated_broker import simulated
 from nearcast.predict.latency_model import LatencyModel
 
 _SEED = 20_190  # the rows that a model is learned from are the same for whatever it then decides

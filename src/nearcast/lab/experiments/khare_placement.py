@@ -17,8 +17,9 @@ from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
 from nearcast.lab.khare import learned_model
-from nearcast.lab.workloads.colocated import MARGIN_MS, MOST_TOPICS, NOMINAL, drawn, simulated_latencies
+from nearcast.lab.workloads.colocated import MARGIN_MS, MOST_TOPICS, NOMINAL, drawn
 from nearcast.pipeline.latency_fit import BOUND_MS, Floats
+from nearcast.pipeline.simulated_broker import RANK, simulated_latencies
 from nearcast.policies.colocation import Placed, Topics, first_fit, hybrid, largest_set
 from nearcast.predict.latency_model import LatencyModel
 
@@ -30,7 +31,6 @@ _SEARCHED = 3
 _TOPICS, _QUICK_TOPICS = tuple(range(10, 81, 10)), (10, 20)
 _REQUESTS = 5
 _HYBRID_TOPICS, _QUICK_HYBRID_TOPICS = 50, 15
-_RANK = 90.0
 
 Place = Callable[[Topics], Placed]
 HEURISTICS: dict[str, Place] = {
@@ -144,7 +144,7 @@ def _row(model: LatencyModel, asked: tuple[Floats, Floats], request: int, heuris
     seconds = time.process_time() - begun_s
     sets = [(interval_ms[each], rate_hz[each]) for each in placed]
     late = [each for broker in simulated_latencies(sets, NOMINAL, seed) for each in broker]
-    p90_ms = np.array([np.percentile(each, _RANK) for each in late])
+    p90_ms = np.array([np.percentile(each, RANK) for each in late])
     return Row(
         len(interval_ms),
         request,
