@@ -13,6 +13,7 @@ from nearcast.agent.counters import Counters
 from nearcast.agent.reporter import Reporter
 from nearcast.agent.sampler import Sampler, Sampling
 from nearcast.agent.survey import Survey
+from nearcast.agent.workers import Workers
 from nearcast.brokers.link import Connect, LearnAddresses, forget_addresses
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.channel_agent import ChannelAgent
@@ -21,6 +22,7 @@ from nearcast.control.fleet_time import FleetTime
 from nearcast.control.forwarder import MOST_INCARNATIONS
 from nearcast.control.instructions import Answer, Attach, Detach, Reply, Say, Send
 from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.stage import RAISED, Bury, Job, Outcome, Process
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import Pace, Whereabouts
 from nearcast.domain.errors import ConfigError, LinkError
@@ -45,6 +47,7 @@ from nearcast.wire.control import (
     Tell,
     agent_bus_subject,
     client_subject,
+    inlet_subject,
     seal,
     unseal,
 )
@@ -55,6 +58,12 @@ from nearcast.wire.places import Located, Placed, Probe
 from nearcast.wire.rejects import Rejects
 
 _CONFIRM_S = 0.1
+
+
+def forget_dead(_topic: str, _dead: Bury) -> None:
+    """For an agent beside which nobody publishes: what could not be processed is only counted."""
+
+
 _FROM_CLIENTS_AND_PEERS = Hello | Bye | Ask | Launch
 _FROM_COORDINATOR = Prepare | Tell | Release | Renew | RingChange
 
@@ -66,7 +75,8 @@ class Agent:
     and with `sampling` what neither counts.
     `learn` is told where brokers are that came later, before `connect` is asked for them. With a `pace` it finds out
     where its broker is among the others and what the fleet's time is, and reports where the clients of topics are;
-    `chance` then gives numbers between 0 and 1.
+    `chance` then gives numbers between 0 and 1. `workers` process the topics that have a processor; what they cannot
+    goes to `bury`, with the topic's name.
     """
 
     def __init__(
@@ -87,6 +97,8 @@ class Agent:
         learn: LearnAddresses = forget_addresses,
         pace: Pace | None = None,
         chance: Callable[[], float] = random.random,
+        workers: Workers | None = None,
+        bury: Callable[[str, Bury], None] = forget_dead,
     ) -> None:
         if not 0 < incarnation < MOST_INCARNATIONS:
             raise ConfigError(
@@ -107,6 +119,8 @@ class Agent:
         channels = ChannelAgent(broker, int(clock.wall() * 1000), timing or Timing())
         self.channels = Channels(channels, self._pool, clock, self._crew, bus=bus, dialect=dialect)
         self._confirming: dict[str, None] = {}
+        self._workers = workers
+        self._bury = bury
         self._learn = learn
         self._reporter: Reporter | None = None
         if analyzer is not None:
@@ -148,6 +162,8 @@ class Agent:
         self.channels.close()
         if self._survey is not None:
             await self._survey.close()
+        if self._workers is not None:
+            await self._workers.close()
         await self._pool.close()
         await self._crew.close()
         if self._reporter is not None:
@@ -159,6 +175,8 @@ class Agent:
         self.channels.close()
         if self._survey is not None:
             self._survey.cancel()
+        if self._workers is not None:
+            await self._workers.close()
         await self._crew.close()
 
     # What comes in
@@ -213,6 +231,14 @@ class Agent:
 
         return receive
 
+    def _into(self, topic: str) -> Callable[[bytes], None]:
+        def receive(data: bytes) -> None:
+            envelope = self.rejects.read(lambda: decode(data, self._dialect), f"inlet of topic {topic}")
+            if envelope is not None:
+                self._do(self.machine.put_in(topic, envelope, self._clock.now()))
+
+        return receive
+
     def _link_opened(self, broker: str) -> None:
         if broker == self._bus:
             self.channels.bus_is_up()
@@ -256,18 +282,35 @@ class Agent:
                     if isinstance(message, Alive) and self._survey is not None:
                         message = self._survey.dated(message)
                     self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(message, self._dialect))
-                case Attach():
-                    self._attach(topic)
-                case Detach():
-                    self._pool.detach(self.broker, topic)
+                case Attach(inlet=inlet):
+                    self._attach(topic, inlet=inlet)
+                case Detach(inlet=inlet):
+                    self._pool.detach(self.broker, inlet_subject(topic) if inlet else topic)
+                case Process(job):
+                    self._process(topic, job)
+                case Bury():
+                    self._bury(topic, instruction)
                 case _:
                     raise AssertionError(f"an agent does not {instruction}")
 
-    def _attach(self, topic: str) -> None:
+    def _attach(self, topic: str, *, inlet: bool) -> None:
         def attached() -> None:
-            self._do(self.machine.subscribed(topic, self._clock.now()))
+            self._do(self.machine.subscribed(topic, self._clock.now(), inlet=inlet))
 
-        self._pool.attach(self.broker, topic, self._on_topic(topic), attached)
+        if inlet:
+            self._pool.attach(self.broker, inlet_subject(topic), self._into(topic), attached)
+        else:
+            self._pool.attach(self.broker, topic, self._on_topic(topic), attached)
+
+    def _process(self, topic: str, job: Job) -> None:
+        def done(outcome: Outcome) -> None:
+            self._do(self.machine.processed(topic, job.number, outcome, self._clock.now()))
+
+        if self._workers is None:
+            nobody = Outcome(failure=RAISED, error=f"the agent of {self.broker!r} was started without workers")
+            self._clock.call_later(0.0, done, nobody)
+        else:
+            self._workers.run(job, done)
 
     # Reports
 
@@ -285,7 +328,8 @@ class Agent:
     def _report(self, report: BrokerReport) -> None:
         if self._pool.up(self._bus):
             handed_over, handovers = self.machine.handovers()
-            report = replace(report, handed_over=handed_over, handovers=handovers)
+            processed = self.machine.processing()
+            report = replace(report, handed_over=handed_over, handovers=handovers, processed=processed)
             self._pool.publish(self._bus, COORDINATOR_SUBJECT, seal(load_of(report), self._dialect))
 
     def _report_places(self, placed: Placed) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import secrets
 from typing import Annotated
 
@@ -11,7 +12,9 @@ from nearcast.agent import Agent
 from nearcast.agent.analyzer import Analyzer
 from nearcast.agent.counters import counters_of
 from nearcast.agent.sampler import Sampling
+from nearcast.agent.workers import WorkerProcesses
 from nearcast.brokers.connect import connector
+from nearcast.cli.dead_letters import DeadLetters
 from nearcast.cli.options import ConfigFile
 from nearcast.control.forwarder import MOST_INCARNATIONS
 from nearcast.control.whereabouts import AGENT_PACE
@@ -47,6 +50,7 @@ def run_agent(
 async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Event) -> None:
     name, clock, directory = f"agent-{broker}", SystemClock(), Directory(config, at.site)
     directory.learn(((broker, at.endpoint.url),) if broker not in config.brokers else ())
+    letters = DeadLetters(config, broker)
     agent = Agent(
         broker,
         connector(directory, name=name),
@@ -61,6 +65,8 @@ async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Eve
         sampling=Sampling(config.sampled_topics, config.sampled_messages) if config.counts else None,
         learn=directory.learn,
         pace=AGENT_PACE if config.counts else None,
+        workers=WorkerProcesses(math.ceil(at.most.cores or os.cpu_count() or 1), clock),
+        bury=letters.bury,
     )
     agent.start()
     try:
@@ -69,3 +75,4 @@ async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Eve
         await stopped.wait()
     finally:
         await agent.close()
+        await letters.close()

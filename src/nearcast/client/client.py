@@ -37,7 +37,7 @@ from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
 from nearcast.wire.channels import MOST_NEAR, Described, Following, Mustered, Near, Notice, Refusal
-from nearcast.wire.control import AGENT_SUBJECT, Generation, Unsure, Welcome, client_subject, seal, unseal
+from nearcast.wire.control import AGENT_SUBJECT, Generation, Hold, Unsure, Welcome, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.places import Echo
 from nearcast.wire.rejects import Rejects
@@ -511,7 +511,9 @@ class Client:
     def _inbox(self, broker: str) -> Inbox:
         def receive(data: bytes) -> None:
             message = self.rejects.read(lambda: unseal(data, self._dialect), f"agent of {broker}")
-            if isinstance(message, Welcome | Unsure | Generation):
+            if isinstance(message, Hold):
+                self._hold(message)
+            elif isinstance(message, Welcome | Unsure | Generation):
                 self._answered(message, broker)
             elif isinstance(message, Following | Refusal | Notice | Described | Mustered):
                 self._channels.answered(message, broker)
@@ -519,6 +521,11 @@ class Client:
                 self._survey.echo(message)
 
         return Inbox(client_subject(self.name), receive)
+
+    def _hold(self, message: Hold) -> None:
+        publication = self._by_id.get(message.publisher)
+        if isinstance(publication, Publication):
+            publication.answered(message)
 
     def _answered(self, message: Welcome | Unsure | Generation, broker: str) -> None:
         if not isinstance(message, Generation):

@@ -16,7 +16,7 @@ from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.wire.control import AGENT_SUBJECT, Generation, ToClient, Unsure, Welcome, seal
 from nearcast.wire.dialect import Dialect
-from nearcast.wire.envelope import Envelope, decode
+from nearcast.wire.envelope import SEVERAL, Envelope, decode, unpack
 from nearcast.wire.rejects import Rejects
 
 
@@ -160,7 +160,13 @@ class LiveSubscription(Subscription):
         self._pool.attach(broker, self.topic, self._receive(broker), attached)
 
     def _deliver(self, envelope: Envelope) -> None:
-        message = Message(self.topic, envelope.payload, envelope.publisher, envelope.seq, envelope.sent_ns)
+        if envelope.flags & SEVERAL:
+            for payload in unpack(envelope.payload):
+                self._hand_over(Message(self.topic, payload, envelope.publisher, envelope.seq, envelope.sent_ns))
+        else:
+            self._hand_over(Message(self.topic, envelope.payload, envelope.publisher, envelope.seq, envelope.sent_ns))
+
+    def _hand_over(self, message: Message) -> None:
         if self._on_message is not None:
             self._on_message(message)
         elif len(self._buffer) < self._size:

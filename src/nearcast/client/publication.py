@@ -14,7 +14,7 @@ from nearcast.domain.errors import LeaseLost, LinkClosed, LinkError, MessageTooL
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Cancellable, Clock
 from nearcast.transport.crew import Crew
-from nearcast.wire.control import AGENT_SUBJECT, ToClient, Unsure, Welcome, seal
+from nearcast.wire.control import AGENT_SUBJECT, Hold, ToClient, Unsure, Welcome, inlet_subject, seal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import MOST_PAYLOAD_BYTES, encode
 
@@ -58,6 +58,7 @@ class Publication:
         self._over = False
         self._ready_until_s = -math.inf  # a message can be sent until then, unless something is heard before
         self._senders: list[Callable[[str, bytes], None]] = []  # to those that it goes to
+        self._subject = machine.topic  # on which it goes there
         self._tick()
 
     async def publish(self, payload: bytes, *, timeout_s: float, begun: Callable[[int], None] | None = None) -> int:
@@ -78,12 +79,13 @@ class Publication:
             self._time.unknown(clock.wall() - now)
             self._ready_until_s = machine.lease.usable_until_s()
             self._senders = [self._pool.sender(broker) for broker in machine.reachable]
+            self._subject = inlet_subject(machine.topic) if machine.inlet else machine.topic
         if begun is not None:
             begun(machine.seq + 1)
         time = self._time
         data = encode(machine.publish(payload, now, int((now + time.ahead_s) * 1e9) | time.mark), self._dialect)
         for send in self._senders:
-            send(machine.topic, data)
+            send(self._subject, data)
         count = self._count
         count.messages += 1
         count.size_bytes += size_bytes
@@ -108,6 +110,9 @@ class Publication:
                 self._do(self.machine.welcome(message, self._clock.now()))
             case Unsure():
                 self.machine.unsure(message)
+                self._do([])
+            case Hold():
+                self.machine.hold(message, self._clock.now())
                 self._do([])
             case _:
                 pass
@@ -138,7 +143,7 @@ class Publication:
                 if self._clock.now() >= until_s:
                     raise LeaseLost(
                         f"topic {self.machine.topic!r}: no agent confirmed a route within {timeout_s:g} s, or too much"
-                        " is unconfirmed; are the brokers and their agents up?"
+                        " is unconfirmed, or its processor's queue is full; are the brokers and their agents up?"
                     )
                 self._tick()
                 for broker in self.machine.targets:
@@ -197,7 +202,8 @@ class Publication:
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             if type(instruction) is Send:
-                self._pool.publish(instruction.broker, self.machine.topic, encode(instruction.envelope, self._dialect))
+                subject = inlet_subject(self.machine.topic) if instruction.inlet else self.machine.topic
+                self._pool.publish(instruction.broker, subject, encode(instruction.envelope, self._dialect))
             elif type(instruction) is Say:
                 self._pool.publish(instruction.broker, AGENT_SUBJECT, seal(instruction.message, self._dialect))
             else:

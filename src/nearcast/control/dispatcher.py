@@ -15,9 +15,10 @@ from nearcast.control.forwarder import Forwarder
 from nearcast.control.handover import Handovers
 from nearcast.control.instructions import Answer, Instruction, Reply
 from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.stage import Outcome
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import Addresses
-from nearcast.domain.load import Handover
+from nearcast.domain.load import Handover, Processed
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.control import (
@@ -253,9 +254,18 @@ class Dispatcher:
             return []  # a message only puts off what was due: no need to look at the agenda
         return [(topic, instruction) for instruction in forwarder.frame(envelope, now)]
 
-    def subscribed(self, topic: str, now: float) -> list[Said]:
+    def put_in(self, topic: str, envelope: Envelope, now: float) -> list[Said]:
+        """From the topic's inlet."""
         forwarder = self.forwarders.get(topic)
-        return self._about(topic, forwarder.subscribed(now)) if forwarder is not None else []
+        return [] if forwarder is None else self._about(topic, forwarder.put_in(envelope, now))
+
+    def processed(self, topic: str, number: int, outcome: Outcome, now: float) -> list[Said]:
+        forwarder = self.forwarders.get(topic)
+        return [] if forwarder is None else self._about(topic, forwarder.processed(number, outcome, now))
+
+    def subscribed(self, topic: str, now: float, *, inlet: bool = False) -> list[Said]:
+        forwarder = self.forwarders.get(topic)
+        return self._about(topic, forwarder.subscribed(now, inlet=inlet)) if forwarder is not None else []
 
     def sent(self, target: str) -> dict[str, tuple[int, int]]:
         """What has been sent to this broker so far: (session, count) by topic."""
@@ -320,6 +330,11 @@ class Dispatcher:
     def handovers(self) -> tuple[Handover, tuple[Handover, ...]]:
         """What moves have cost: all together, and topic by topic, those that cost most first."""
         return self._handovers.told((topic, each.counted) for topic, each in self.forwarders.items())
+
+    def processing(self) -> tuple[Processed, ...]:
+        """Of every topic that is processed here, by name."""
+        stages = ((topic, each.stage) for topic, each in sorted(self.forwarders.items()))
+        return tuple(stage.reported() for _, stage in stages if stage is not None)
 
     def _about(self, topic: str, instructions: list[Instruction]) -> list[Said]:
         forwarder = self.forwarders.get(topic)

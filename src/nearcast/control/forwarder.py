@@ -17,9 +17,11 @@ from nearcast.control.instructions import Answer, Attach, Detach, Instruction, R
 from nearcast.control.paths import Outbound
 from nearcast.control.register import Entry, Register
 from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.stage import Outcome, Stage
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import Addresses
 from nearcast.domain.log import TopicLog
+from nearcast.domain.processor import WhenFull
 from nearcast.domain.route import Route, Strategy, brokers_of
 from nearcast.wire.control import (
     Ack,
@@ -30,6 +32,7 @@ from nearcast.wire.control import (
     Generation,
     Gone,
     Hello,
+    Hold,
     Launch,
     Marker,
     OnTopic,
@@ -40,8 +43,9 @@ from nearcast.wire.control import (
     Tell,
     Welcome,
 )
-from nearcast.wire.envelope import CONTROL, END, HEADER_BYTES, HEARTBEAT, Envelope, notice
+from nearcast.wire.envelope import CONTROL, END, HEADER_BYTES, HEARTBEAT, PLAIN, Envelope, notice
 
+_HOLD_S = 1.0  # publishers go on by themselves after so long: the agent that asked them to wait may be no more
 _SESSIONS = 1 << 20  # per incarnation and topic; session ids of one agent never meet
 MOST_INCARNATIONS = 1 << 44  # a session id has 64 bits on the wire
 
@@ -53,6 +57,7 @@ class Forwarder:
         "_down",
         "_ended",
         "_generation",
+        "_held_s",
         "_launch_s",
         "_lazy_switch",
         "_pending",
@@ -66,11 +71,13 @@ class Forwarder:
         "clients",
         "counted",
         "incarnation",
+        "inlet",
         "log",
         "lost",
         "paths",
         "routes",
         "rules",
+        "stage",
         "timing",
         "told",
         "topic",
@@ -99,6 +106,9 @@ class Forwarder:
         self.addresses: Addresses = ()  # of brokers of the routes that came later than clients' files
         self.log: TopicLog | None = None
         self.attached: bool | None = False  # None: asked for, not yet confirmed
+        self.inlet: bool | None = False  # likewise, to what is to be processed here
+        self.stage: Stage | None = None
+        self._held_s = -math.inf  # when publishers were last asked to wait; -inf: they need not
         self.paths: dict[str, Outbound] = {}
         self.clients = Register()
         self.counted = counted or Counted()
@@ -108,7 +118,7 @@ class Forwarder:
         self._sessions = 0
         self._ended: dict[int, tuple[int, tuple[str, ...]]] = {}  # publisher -> END seen here while the topic moves
         self._pending: list[Prepare | Tell] = []  # commands that wait for our own subscription
-        self._resumed = False
+        self._resumed = False  # another agent had our part before: what it did with it is not known
         self._lazy_switch = False
         self._generation = 0
         self._launch_s = math.inf
@@ -150,12 +160,22 @@ class Forwarder:
     def _taps(self) -> bool:
         return self.broker in self.members and self.forwards
 
+    @property
+    def _processes(self) -> bool:
+        """Whether somebody may send here what is to be processed."""
+        return any(each.processor is not None and self.broker in each.brokers for each in self.routes.values())
+
+    @property
+    def _unconfirmed(self) -> bool:
+        """Whether a subscription of ours is asked for and not yet there."""
+        return (self._taps and self.attached is None) or (self._processes and self.inlet is None)
+
     # The coordinator's commands
 
     def prepare(self, command: Prepare, now: float, *, fresh: bool) -> list[Instruction]:
         """Rule 1: subscribed and confirmed before it is acknowledged. `fresh`: this agent knew nothing of the topic."""
         told_before = [route for route in command.routes if route.epoch <= command.told]
-        if fresh and (len(told_before) > 1 or any(route.forwards for route in told_before)):
+        if fresh and (len(told_before) > 1 or any(each.forwards or each.processor for each in told_before)):
             self._resumed = self.broker in brokers_of(told_before)
             self._stale_s = now  # whoever used our broker before has not told us yet
         self.routes = {route.epoch: route for route in command.routes}
@@ -171,16 +191,26 @@ class Forwarder:
                 out.append(Attach(self.broker))
                 if not self.rules.confirm:
                     self.attached = True
-        if self._taps and self.attached is None:
+        if self._processes and self.inlet is False:
+            self.inlet = None
+            timing = self.timing
+            self.stage = Stage(self.topic, self.broker, wait_s=timing.wait_s, beat_s=timing.beat_s)
+            out.append(Attach(self.broker, inlet=True))
+        if self._unconfirmed:
             self._pending.append(command)
             return out
         return [*out, self._ack(command.term, "prepare", command.epoch)]
 
-    def subscribed(self, now: float) -> list[Instruction]:
+    def subscribed(self, now: float, *, inlet: bool = False) -> list[Instruction]:
         """Our subscription at our own broker is confirmed (rule 2): commands that waited for it are done now."""
-        if self.attached is not None:
+        if (self.inlet if inlet else self.attached) is not None:
             return []
-        self.attached = True
+        if inlet:
+            self.inlet = True
+        else:
+            self.attached = True
+        if self._unconfirmed:
+            return []
         out: list[Instruction] = []
         if self._resumed:
             self._resumed = False
@@ -194,7 +224,7 @@ class Forwarder:
         return out
 
     def tell(self, command: Tell, now: float) -> list[Instruction]:
-        if self._taps and self.attached is None:
+        if self._unconfirmed:
             self._pending.append(command)
             return []
         news = command.epoch > self.told or command.lost != self.lost
@@ -230,6 +260,11 @@ class Forwarder:
             self.attached = False
             self._beat_s = math.inf
             out.append(Detach(self.broker))
+        if not self._processes and self.inlet is not False:
+            if self.stage is not None and not self.stage.idle:  # we were cut off, and nobody waited for us
+                out.append(self._on_topic(Broken(self.topic, self.broker)))
+            self.inlet, self.stage = False, None
+            out.append(Detach(self.broker, inlet=True))
         if len(self.routes) == 1:
             self._ended.clear()
         return [*out, self._ack(command.term, "release", command.floor)]
@@ -314,6 +349,41 @@ class Forwarder:
                 out.append(Send(target, framed))
         return out
 
+    # What is to be processed here
+
+    def put_in(self, envelope: Envelope, now: float) -> list[Instruction]:
+        """From the topic's inlet at our own broker. Each message is processed as the route says that it was sent by."""
+        if self.stage is None:
+            return []
+        sent_by = self.routes.get(envelope.epoch)
+        if sent_by is None or envelope.flags & PLAIN:
+            known = (self.routes[epoch].processor for epoch in sorted(self.routes, reverse=True))
+            processor = next((each for each in known if each is not None), None)
+        else:
+            processor = sent_by.processor
+        out = self.stage.take(envelope, processor, now)
+        if processor is not None and processor.when_full is WhenFull.BLOCK and self.stage.waiting >= processor.queue:
+            out += self._hold(now, _HOLD_S)
+        return out
+
+    def processed(self, number: int, outcome: Outcome, now: float) -> list[Instruction]:
+        if self.stage is None:
+            return []
+        out = self.stage.done(number, outcome, now)
+        if self._held_s > -math.inf:
+            newest = self.routes[self.newest].processor
+            full = newest is not None and self.stage.waiting > newest.queue // 2
+            out += self._hold(now, _HOLD_S if full else 0.0)
+        return out
+
+    def _hold(self, now: float, seconds: float) -> list[Instruction]:
+        """Publishers registered here are asked to wait, again and again while it is so, or to go on."""
+        if seconds and now < self._held_s + seconds / 2:
+            return []
+        self._held_s = now if seconds else -math.inf
+        publishers = [entry for entry in self.clients.entries.values() if entry.publisher]
+        return [Reply(each.client, Hold(self.topic, each.publisher, seconds)) for each in publishers]
+
     def _where(self, envelope: Envelope) -> tuple[list[str], tuple[str, ...]]:
         """Rule 5: the brokers this message must still reach, and those it has been to."""
         trail = envelope.trail
@@ -376,17 +446,19 @@ class Forwarder:
         return self._break(target)
 
     def own_lost(self) -> None:
-        self._deaf = bool(self.attached)
+        self._deaf = bool(self.attached or self.inlet)
 
     def own_restored(self) -> list[Instruction]:
         """Our own broker was away: what was published there meanwhile was not forwarded."""
         self._deaf = False
-        return self._break_all() if self.attached else []
+        return self._break_all() if self.attached or self.inlet else []
 
     # Time
 
     def wake_s(self) -> float:
         wake_s = min(self._launch_s, self.clients.next_s(), self._beat_s)
+        if self.stage is not None:
+            wake_s = min(wake_s, self.stage.wake_s())
         if self._waits_for_quiet():
             wake_s = min(wake_s, max(self._stale_s + self.timing.quiet_s, self._quiet_s + self.timing.renew_s))
         return wake_s
@@ -397,6 +469,8 @@ class Forwarder:
         gone = [entry.publisher for entry in self.clients.expire(now) if entry.publisher]
         if self.broker in self.members:
             out += [self._on_topic(Gone(self.topic, publisher)) for publisher in gone]
+        if self.stage is not None:
+            out += self.stage.tick(now)
         if now >= self._launch_s:
             self._launch_s = math.inf
             launch = Launch(self.topic, self.broker, self.incarnation, self._generation)
@@ -414,6 +488,8 @@ class Forwarder:
         return out
 
     def _waits_for_quiet(self) -> bool:
+        if self.stage is not None and not self.stage.idle:
+            return False
         return self.floor < self.told == self.newest and not self.clients.below(self.told)
 
     # Small things
@@ -425,7 +501,9 @@ class Forwarder:
         self._beat_s = min(self._beat_s, now + self.timing.beat_s)
 
     def _break_all(self) -> list[Instruction]:
-        return [instruction for target in self.paths for instruction in self._break(target)]
+        """Also to those who listen here, when what they get comes through us."""
+        here = [self._on_topic(Broken(self.topic, self.broker))] if self.inlet else []
+        return [*here, *(instruction for target in self.paths for instruction in self._break(target))]
 
     def _break(self, target: str) -> list[Instruction]:
         """A new session: its first frame says that the one before may have been cut short."""

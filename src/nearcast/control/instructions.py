@@ -16,10 +16,11 @@ class Instruction(msgspec.Struct, frozen=True, gc=False):
 
 
 class Send(Instruction, frozen=True):
-    """Publish on the machine's topic at this broker."""
+    """Publish on the machine's topic at this broker; or on its `inlet`, where it is processed first."""
 
     broker: str
     envelope: Envelope
+    inlet: bool = False
 
 
 class Say(Instruction, frozen=True):
@@ -30,15 +31,17 @@ class Say(Instruction, frozen=True):
 
 
 class Attach(Instruction, frozen=True):
-    """Subscribe to the topic at this broker; `attached` follows once it is confirmed (rule 2)."""
+    """Subscribe to the topic, or its `inlet`, at this broker; `attached` follows once it is confirmed (rule 2)."""
 
     broker: str
+    inlet: bool = False
 
 
 class Detach(Instruction, frozen=True):
     """Leave, after what the broker had already matched has been received."""
 
     broker: str
+    inlet: bool = False
 
 
 class Deliver(Instruction, frozen=True):

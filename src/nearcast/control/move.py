@@ -12,6 +12,7 @@ agent is back, has caught up, and its own clients have had a lease's time to hea
 
 from __future__ import annotations
 
+import enum
 import math
 from dataclasses import replace
 
@@ -21,9 +22,19 @@ from nearcast.control.timing import Timing
 from nearcast.domain.broker import NO_BOOK, Book, addresses_in
 from nearcast.domain.errors import MoveRefused
 from nearcast.domain.log import TopicLog
+from nearcast.domain.processor import Processor
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.route import Strategy, brokers_of, route
 from nearcast.wire.control import Ack, Prepare, Quiet, Release, Tell
+
+
+class Same(enum.Enum):
+    """Unlike None, which says that there is to be none."""
+
+    SAME = enum.auto()
+
+
+SAME = Same.SAME
 
 
 class Save(Instruction, frozen=True):
@@ -115,18 +126,25 @@ class Move:
     # Orders
 
     def begin(
-        self, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True, log: TopicLog | None = None
+        self,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        *,
+        eager: bool = True,
+        log: TopicLog | None = None,
+        processor: Processor | Same | None = SAME,
     ) -> list[Instruction]:
         """Starts the next transition. One unfinished transition per topic: the one before must at least be draining.
 
-        With `log`, the topic is persistent from the new epoch on.
+        With `log`, the topic is persistent from the new epoch on. With `processor`, it is processed like that, or not.
         """
         if not (self.draining or self.finished):
             raise MoveRefused(
                 f"topic {self.record.topic!r} is still being moved to epoch {self.record.newest.epoch}"
                 f" ({self.record.phase}); wait until it is draining"
             )
-        target = route(self.record.newest.epoch + 1, strategy, brokers)
+        kept = self.record.newest.processor if processor is SAME else processor
+        target = route(self.record.newest.epoch + 1, strategy, brokers, kept)
         lost = [broker for broker in target.brokers if broker in self.record.lost]
         if lost:
             raise MoveRefused(f"topic {self.record.topic!r} cannot move to {lost[0]!r}: its agent does not answer")
@@ -134,6 +152,11 @@ class Move:
         leaving = tuple(broker for broker in self.record.leaving if broker in self.record.lost)
         log = log or self.record.log
         if log is not None:
+            if kept is not None:
+                raise MoveRefused(
+                    f"topic {self.record.topic!r} is persistent: its messages are written to its log and read from"
+                    " there, and nobody processes them in between"
+                )
             if strategy is not Strategy.SINGLE:
                 raise MoveRefused(
                     f"topic {self.record.topic!r} is persistent: its log is written at one broker, and {strategy} has"
@@ -352,7 +375,8 @@ class Move:
         """Rule 10: back is forward too. The route that clients know becomes the newest, under a new epoch."""
         record = self.record
         self.cancelled = record.newest.epoch
-        back = route(record.newest.epoch + 1, record.current.strategy, record.current.brokers)
+        current = record.current
+        back = route(record.newest.epoch + 1, current.strategy, current.brokers, current.processor)
         was_persistent = record.log is not None and record.log.segment(record.told) is not None
         log = None
         if record.log is not None and was_persistent:  # nobody was told of the segment that is given up

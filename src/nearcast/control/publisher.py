@@ -20,7 +20,7 @@ from nearcast.control.lease import Lease
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.ring import Ring
-from nearcast.wire.control import Bye, Hello, Unsure, Welcome
+from nearcast.wire.control import Bye, Hello, Hold, Unsure, Welcome
 from nearcast.wire.envelope import END, HEARTBEAT, Envelope
 
 MOST_UNCONFIRMED = 4096
@@ -31,6 +31,8 @@ class Publisher:
         "_announce_s",
         "_confirmed",
         "_down",
+        "_held_until_s",
+        "_inlet_first",
         "_known",
         "_leg_s",
         "_registered",
@@ -41,6 +43,7 @@ class Publisher:
         "epoch",
         "first",
         "id",
+        "inlet",
         "lease",
         "rules",
         "seq",
@@ -64,6 +67,9 @@ class Publisher:
         self.first = 1
         self.before = 0  # the epoch of the last message before this leg: nothing older can be under way once it is over
         self.targets: tuple[str, ...] = ()
+        self.inlet = False  # whether they process it: then the present leg goes into the topic's inlet
+        self._inlet_first = 1  # where the leg began that last changed between the topic and its inlet
+        self._held_until_s = -math.inf
         self.unconfirmed: deque[Envelope] = deque()
         self._confirmed: dict[str, int] = {}  # broker -> last sequence number it has surely handled
         self._down: dict[str, None] = {}
@@ -77,7 +83,9 @@ class Publisher:
     # Publishing
 
     def can_publish(self, now: float) -> bool:
-        """False while no agent knows us, the route's lease is out (rule 7), or too much is unconfirmed."""
+        """False while no agent knows us, the route's lease is out (rule 7), too much is unconfirmed, or we are held."""
+        if now < self._held_until_s:
+            return False
         return self._registered and len(self.unconfirmed) < MOST_UNCONFIRMED and self.lease.usable(now)
 
     @property
@@ -119,8 +127,9 @@ class Publisher:
         if self.lease.welcome(message) or not self.targets:
             assert self.lease.route is not None
             targets = self.lease.route.publish_to(self.id, self.lease.home)
-            if targets != self.targets:
-                out += self._change_leg(targets, now)
+            inlet = self.lease.route.processor is not None
+            if targets != self.targets or inlet != self.inlet:
+                out += self._change_leg(targets, now, inlet=inlet)
             self.epoch = self.lease.epoch
         if message.registered not in self.targets:
             return out
@@ -130,7 +139,10 @@ class Publisher:
     def unsure(self, message: Unsure) -> None:
         self.lease.refused(message)
 
-    def _change_leg(self, targets: tuple[str, ...], now: float) -> list[Instruction]:
+    def hold(self, message: Hold, now: float) -> None:
+        self._held_until_s = now + message.seconds if message.seconds > 0.0 else -math.inf
+
+    def _change_leg(self, targets: tuple[str, ...], now: float, *, inlet: bool) -> list[Instruction]:
         """Rule 6: the old leg ends with its last number, the new one names where it starts."""
         out: list[Instruction] = []
         cut_off = [b for b in self.targets if b in self._down]
@@ -140,6 +152,9 @@ class Publisher:
         if self.seq >= self.first:
             self.before = self._sent_epoch
         self.first = self.seq + 1
+        if inlet != self.inlet:
+            self.inlet, self._inlet_first = inlet, self.first
+        self._held_until_s = -math.inf  # by an agent whose queue is no concern of the new leg
         if cut_off:
             out += self._rebase(cut_off)
         for broker in targets:
@@ -167,7 +182,7 @@ class Publisher:
         out: list[Instruction] = []
         for message in again:
             moved = msgspec.structs.replace(message, epoch=self.epoch, first=self.first)
-            out += [Send(broker, moved) for broker in self.reachable]
+            out += [Send(broker, moved, self.inlet) for broker in self.reachable]
         return out
 
     # Connections
@@ -184,9 +199,16 @@ class Publisher:
         self._down.pop(broker, None)
         if broker not in self.targets:
             return []
-        out: list[Instruction] = [
-            Send(broker, message) for message in self.unconfirmed if message.seq > self._confirmed.get(broker, 0)
-        ]
+        sure = self._confirmed.get(broker, 0)
+        again = [message for message in self.unconfirmed if message.seq > sure]
+        out: list[Instruction]
+        if again and again[0].seq < self._inlet_first:
+            # Of a leg that went another way at this broker: what is before them may still be on it, and they pass it.
+            first = self.first
+            out = self._rebase([broker])
+            self._confirmed[broker], self.first = sure, min(first, self.first)
+        else:
+            out = [Send(broker, message, self.inlet) for message in again]
         if self.rules.hello_again:
             out.append(self._hello(now, broker))
         return out
@@ -194,10 +216,13 @@ class Publisher:
     # Time
 
     def wake_s(self) -> float:
-        return min(self.lease.due_s(), self._announce_s)
+        wake_s = min(self.lease.due_s(), self._announce_s)
+        return wake_s if self._held_until_s == -math.inf else min(wake_s, self._held_until_s)
 
     def tick(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
+        if now >= self._held_until_s:
+            self._held_until_s = -math.inf
         if now >= self.lease.due_s():
             out += self._hellos(now)
         if now >= self._announce_s:
@@ -232,4 +257,5 @@ class Publisher:
         )
 
     def _mark(self, broker: str, flag: int) -> Send:
-        return Send(broker, Envelope(flag, self.id, self.seq, self.epoch, self.before, self.first, 0, b""))
+        mark = Envelope(flag, self.id, self.seq, self.epoch, self.before, self.first, 0, b"")
+        return Send(broker, mark, self.inlet)

@@ -25,7 +25,7 @@ from nearcast.control.instructions import Deliver, Instruction, Report
 from nearcast.control.rules import Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.report import Gap
-from nearcast.wire.envelope import Envelope
+from nearcast.wire.envelope import LOST, Envelope
 
 MOST_PAST = 10_000
 """Publishers that have been silent for long and are remembered, per subscription; beyond, those silent longest go."""
@@ -68,7 +68,7 @@ class Stranger:
 
 
 class Streams:
-    __slots__ = ("_opened", "_topic", "known", "past", "rules", "strangers", "timing")
+    __slots__ = ("_opened", "_topic", "known", "past", "rules", "slack_s", "strangers", "timing")
 
     def __init__(self, topic: str, timing: Timing, rules: Rules) -> None:
         self._topic = topic
@@ -77,10 +77,11 @@ class Streams:
         self.known: dict[int, Stream] = {}
         self.strangers: dict[int, Stranger] = {}
         self.past: dict[int, int] = {}  # publisher that was silent for long -> its next number
+        self.slack_s = 0.0  # for how long messages may be at a processor: so much more patience is needed
         self._opened = False  # whether `subscribe()` has returned
 
     def passes(self, envelope: Envelope, now: float) -> bool:
-        """The common case, kept short: what comes next, with nothing held and no hole open. It is to be delivered."""
+        """The common case, kept short: what comes next, with nothing held and no hole open. It is to be given."""
         stream = self.known.get(envelope.publisher)
         seq = envelope.seq
         if stream is None or seq != stream.next or stream.top >= seq:
@@ -93,7 +94,7 @@ class Streams:
 
     def data(self, envelope: Envelope, view: View, now: float) -> list[Instruction]:
         if self.passes(envelope, now):
-            return [Deliver(envelope)]
+            return self._given(envelope)
         stream = self._known(envelope.publisher, now)
         if stream is None:
             return self._from_stranger(envelope, view, now)
@@ -208,16 +209,21 @@ class Streams:
         waiting = self.known.values() if self._opened else ()
         hole_s = min((stream.waiting_s for stream in waiting), default=math.inf)
         stranger_s = min((each.since_s for each in self.strangers.values() if each.held), default=math.inf)
-        return min(hole_s + self.timing.patience_s, stranger_s + stranger_patience_s)
+        return min(hole_s + self.timing.patience_s + self.slack_s, stranger_s + stranger_patience_s)
 
     def tick(self, view: View, now: float) -> list[Instruction]:
         out: list[Instruction] = []
+        slack_s = self.slack_s
         for publisher, stream in list(self.known.items()):
-            if self._opened and now >= stream.waiting_s + self.timing.patience_s:
+            if self._opened and now >= stream.waiting_s + self.timing.patience_s + slack_s:
                 out += self._give_up(publisher, stream, stream.top, now)
             elif now >= stream.heard_s + self.timing.forget_s and not stream.held:
                 self._put_away(publisher)
-            elif now >= stream.heard_s + self.timing.lease_s and stream.ended < stream.top and self._missed_when_silent:
+            elif (
+                now >= stream.heard_s + self.timing.lease_s + slack_s
+                and stream.ended < stream.top
+                and self._missed_when_silent
+            ):
                 out += self.gone(publisher)
         for publisher, stranger in list(self.strangers.items()):
             if stranger.held and now >= stranger.since_s + view.patience_s:
@@ -308,13 +314,19 @@ class Streams:
         stream.waiting_s = math.inf if stream.top < stream.next else now
         return out
 
-    @staticmethod
-    def _drain(stream: Stream) -> list[Instruction]:
+    def _drain(self, stream: Stream) -> list[Instruction]:
         out: list[Instruction] = []
         while (envelope := stream.held.pop(stream.next, None)) is not None:
-            out.append(Deliver(envelope))
+            out += self._given(envelope)
             stream.next += 1
         return out
+
+    def _given(self, envelope: Envelope) -> list[Instruction]:
+        """To the application: the message, or that it was left out where it should have been processed."""
+        if not envelope.flags & LOST:
+            return [Deliver(envelope)]
+        gap = Gap(self._topic, envelope.publisher, envelope.seq, envelope.seq)
+        return [Report(gap)] if self._opened else []
 
     @staticmethod
     def _unordered(stream: Stream, envelope: Envelope) -> list[Instruction]:

@@ -30,12 +30,15 @@ _ANY = "*"  # a discontinuity that is not one broker's
 
 
 class Attachment:
-    __slots__ = ("confirmed", "heard_s", "since_s")
+    """`direct_s`: when something came that was published at this very broker."""
+
+    __slots__ = ("confirmed", "direct_s", "heard_s", "since_s")
 
     def __init__(self, now: float) -> None:
         self.confirmed = False
         self.since_s = now
         self.heard_s = now
+        self.direct_s = now
 
 
 class Subscriber:
@@ -44,6 +47,7 @@ class Subscriber:
         "_paths",
         "_settled_epoch",
         "_settled_s",
+        "_stays_s",
         "attachments",
         "barrier",
         "client",
@@ -73,6 +77,7 @@ class Subscriber:
         self._dark: dict[tuple[str, str], float] = {}  # (broker, why) -> since when; an open discontinuity each
         self._settled_s = -math.inf
         self._settled_epoch = 0
+        self._stays_s: dict[int, float] = {}  # epoch that may be alive -> how long its messages may be at a processor
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -90,6 +95,7 @@ class Subscriber:
             self.attachments[via].heard_s = now
         lost_before, sources_before = self.lease.lost, self.lease.sources
         out = self._lapsed(now)  # after a sleep an answer may come before the timer that should have noticed
+        self._allow_for(message)
         if self.lease.welcome(message):
             out += self._relocate(now)
         elif self.lease.lost != lost_before or self.lease.sources != sources_before:
@@ -155,7 +161,7 @@ class Subscriber:
             return False
         attachment = self.attachments.get(via)
         if attachment is not None:
-            attachment.heard_s = now
+            attachment.heard_s = attachment.direct_s = now
         return True
 
     def frame(self, envelope: Envelope, via: str, now: float) -> list[Instruction]:
@@ -169,7 +175,11 @@ class Subscriber:
             # Unconfirmed, it may be the rest of a subscription that was left, and the count begins with the new one.
             out = self._follow(envelope.trail, via, now, broken=isinstance(envelope.notice, Broken))
         if envelope.notice is not None:
+            if attachment is not None and envelope.trail is None and isinstance(envelope.notice, Broken):
+                out += self._processor_broken(via, attachment.direct_s, now)
             return out + self._notice(envelope.notice, via, now)
+        if attachment is not None and envelope.trail is None:
+            attachment.direct_s = now
         if envelope.flags & PLAIN:
             return out if self._heard_elsewhere(envelope, via) else [*out, Deliver(envelope)]
         if envelope.flags & (END | HEARTBEAT):
@@ -222,6 +232,22 @@ class Subscriber:
             out += self._darken(source, "path", heard_s, now)
             out += self._light(source, "path", now)
         return out + self._progress(now)
+
+    def _processor_broken(self, via: str, heard_s: float, now: float) -> list[Instruction]:
+        """Its agent starts anew, or was cut off: what was at the topic's processor there may be missing."""
+        if not self.rules.sessions:
+            return []
+        return [*self._darken(via, "processor", heard_s, now), *self._light(via, "processor", now)]
+
+    def _allow_for(self, message: Welcome) -> None:
+        """Messages of a route with a processor may be there for long, also when a newer route has none."""
+        processor = message.route.processor
+        if processor is not None:
+            self._stays_s[message.route.epoch] = processor.stay_s(self.timing.wait_s)
+        if self._stays_s:
+            floor = max(message.floor, self.lease.floor)
+            self._stays_s = {epoch: stay_s for epoch, stay_s in self._stays_s.items() if epoch >= floor}
+        self.streams.slack_s = max(self._stays_s.values(), default=0.0)
 
     # Moving
 
@@ -379,7 +405,10 @@ class Subscriber:
         for broker in self.lease.lost:
             heard = [path.heard_s for (source, _), path in self._paths.items() if source == broker]
             heard_s = max(heard, default=self._settled_s)
-            if (broker, "agent") not in self._dark and not self._heard_directly(broker, heard_s):
+            if self._stays_s and broker in self.attachments:
+                heard_s = self.attachments[broker].direct_s
+            # What is processed is not heard directly: it comes through the agent.
+            if (broker, "agent") not in self._dark and (self._stays_s or not self._heard_directly(broker, heard_s)):
                 out += self._darken(broker, "agent", heard_s, now)
         for broker, why in list(self._dark):
             if (why == "agent" and broker not in self.lease.lost) or (
@@ -392,7 +421,8 @@ class Subscriber:
         """Opens a discontinuity: from when the last was heard, less what may have been under way then."""
         if (broker, why) in self._dark or not self.ready:
             return []
-        self._dark[broker, why] = from_s = min(heard_s, now) - self.timing.transit_s
+        from_s = min(heard_s, now) - self.timing.transit_s - self.streams.slack_s
+        self._dark[broker, why] = from_s
         return [Report(Discontinuity(self.topic, broker, from_s, None))]
 
     def _light(self, broker: str, why: str, now: float) -> list[Instruction]:
@@ -416,8 +446,8 @@ class Subscriber:
     def _patience_s(self) -> float:
         """How long a stranger's first leg may wait: longer while we move, and for ever before `Ready`."""
         if not self.moving:
-            return self.timing.patience_s
-        return self.timing.lease_s if self.ready else math.inf
+            return self.timing.patience_s + self.streams.slack_s
+        return self.timing.lease_s + self.streams.slack_s if self.ready else math.inf
 
     def _through(self) -> list[str]:
         return [broker for broker, attachment in self.attachments.items() if attachment.confirmed]

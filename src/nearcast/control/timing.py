@@ -24,6 +24,11 @@ class Timing:
         return self.lease_s / 3
 
     @property
+    def wait_s(self) -> float:
+        """How long a message may wait to be processed: less than after which its publisher is missed."""
+        return self.lease_s / 2
+
+    @property
     def quiet_s(self) -> float:
         return 2 * self.lease_s
 

@@ -17,7 +17,7 @@ from nearcast.brokers.log import LogSites
 from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.instructions import Instruction
 from nearcast.control.loop import LoopSettings
-from nearcast.control.move import Move
+from nearcast.control.move import SAME, Move, Same
 from nearcast.control.rehoming import HomesSettings
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
@@ -31,6 +31,7 @@ from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.moves import Moves
 from nearcast.coordinator.orders import Orders
 from nearcast.coordinator.places import BrokerPlaces
+from nearcast.coordinator.processors import Processors, processing_of
 from nearcast.coordinator.promises import Promises
 from nearcast.coordinator.rebalancer import Rebalancer
 from nearcast.coordinator.records import Records
@@ -41,6 +42,7 @@ from nearcast.domain.decision import DRAINING
 from nearcast.domain.errors import Conflict, LeaseLost, StoreDown, StoreError
 from nearcast.domain.log import TopicLog
 from nearcast.domain.placing import places_of
+from nearcast.domain.processor import Processor
 from nearcast.domain.record import TopicRecord
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy, brokers_of
@@ -74,6 +76,7 @@ from nearcast.wire.homes import HomesOrder
 from nearcast.wire.loads import Load
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import Placed, PlacesOrder
+from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, StandingOrder
 from nearcast.wire.rebalancing import RebalanceOrder
 from nearcast.wire.rejects import Rejects
@@ -135,6 +138,7 @@ class Coordinator:
         self.rings = RingChanges(self, clock)
         self.promises = Promises(self)
         self.logs = Logs(self, sites, clock, self._crew)
+        self.processors = Processors(self)
         self.decisions = Decisions(self, Journal(journal or store), clock, self._crew)
         self._moves = Moves(
             self, clock, self._crew, saved=self._saved, see_to=self.logs.see_to, changed=self._set_alarm
@@ -195,11 +199,12 @@ class Coordinator:
         eager: bool = True,
         stay: bool = False,
         log: TopicLog | None = None,
+        processor: Processor | Same | None = SAME,
     ) -> None:
         """Starts a move and returns at once. Raises MoveRefused, or LeaseLost when this coordinator does not lead.
 
         `stay`: the topic is there already, which is not refused where a broker takes nothing new. `log`: it becomes
-        persistent with this move.
+        persistent with this move; `processor`: it is processed like that from then on, or not any more.
         """
         self.must_lead()
         validate_topic(topic)
@@ -210,7 +215,7 @@ class Coordinator:
                 self.brokers.must_take(broker)
             self.agents.must_answer(broker, self._clock.now())
             self.logs.must_take(topic, broker)
-        self._moves.begin(topic, strategy, brokers, eager=eager, log=log)
+        self._moves.begin(topic, strategy, brokers, eager=eager, log=log, processor=processor)
 
     async def move(
         self,
@@ -221,13 +226,14 @@ class Coordinator:
         eager: bool = True,
         stay: bool = False,
         log: TopicLog | None = None,
+        processor: Processor | Same | None = SAME,
     ) -> int:
         """Moves a topic and returns its epoch when every agent has been told; clients follow by themselves.
 
         Raises as `begin` does; also MoveRefused when a new broker's agent was lost before anybody was told, and
         LeaseLost when this coordinator stopped leading meanwhile.
         """
-        self.begin(topic, strategy, brokers, eager=eager, stay=stay, log=log)
+        self.begin(topic, strategy, brokers, eager=eager, stay=stay, log=log, processor=processor)
         return await self._moves.told(topic)
 
     def snapshot(self, planned_s: float | None, held: Collection[str] = (), relieved: Collection[str] = ()) -> Snapshot:
@@ -251,7 +257,8 @@ class Coordinator:
             relieved=relieved,
         )
         places = places_of(found, told, self.promises.slos)
-        return replace(found, places=places, homes=self.homes.seen(found.brokers))
+        processing = processing_of(found.topics, reports, told, self.promises.slos)
+        return replace(found, places=places, homes=self.homes.seen(found.brokers), processing=processing)
 
     @property
     def servers(self) -> Brokers:
@@ -402,6 +409,7 @@ class Coordinator:
                 | BrokerOrder()
                 | PromiseOrder()
                 | KeepOrder()
+                | ProcessOrder()
                 | StandingOrder()
                 | SnapshotOrder()
                 | PlacesOrder()

@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from nearcast.control.instructions import Instruction
-from nearcast.control.move import Move
+from nearcast.control.move import SAME, Move, Same
 from nearcast.control.rules import Rules
 from nearcast.control.timing import Timing
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.records import Records
 from nearcast.domain.broker import Book
 from nearcast.domain.log import TopicLog
+from nearcast.domain.processor import Processor
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
 from nearcast.wire.control import ToAgent
@@ -66,6 +67,7 @@ class Leader(Protocol):
         eager: bool = True,
         stay: bool = False,
         log: TopicLog | None = None,
+        processor: Processor | Same | None = SAME,
     ) -> int:
         """Raises MoveRefused or LeaseLost."""
         ...

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable
 
 from nearcast.control.agenda import Agenda
 from nearcast.control.instructions import Command, Instruction
-from nearcast.control.move import Move, OpenSegment, Save, SealSegment
+from nearcast.control.move import SAME, Move, OpenSegment, Same, Save, SealSegment
 from nearcast.coordinator.leader import Leader
 from nearcast.coordinator.records import Records
 from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown
 from nearcast.domain.log import TopicLog
+from nearcast.domain.processor import Processor
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.route import Route, Strategy
 from nearcast.transport.clock import Clock
@@ -63,11 +64,18 @@ class Moves:
     # Orders
 
     def begin(
-        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool, log: TopicLog | None
+        self,
+        topic: str,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        *,
+        eager: bool,
+        log: TopicLog | None,
+        processor: Processor | Same | None = SAME,
     ) -> None:
         """Raises MoveRefused."""
         move = self.machines.get(topic) or self._implied(topic)
-        begun = move.begin(strategy, brokers, eager=eager, log=log)
+        begun = move.begin(strategy, brokers, eager=eager, log=log, processor=processor)
         self.machines[topic] = move
         self.do(topic, begun)
 

@@ -20,6 +20,7 @@ from nearcast.domain.errors import (
     SnapshotError,
 )
 from nearcast.domain.log import LogSpec
+from nearcast.domain.processor import Processor
 from nearcast.domain.route import Strategy
 from nearcast.domain.slo import Slo
 from nearcast.wire.brokers import BrokerDoing, BrokerOrder
@@ -41,6 +42,7 @@ from nearcast.wire.dialect import Dialect
 from nearcast.wire.homes import HomesOrder, HomesTold
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import PlacesOrder, PlacesTold
+from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import Doing, RebalanceOrder, Rebalancing
 from nearcast.wire.rejects import Rejects
@@ -143,6 +145,17 @@ class Operator:
         outcome = await self._ask(KeepOrder(self.name, number, topic, spec), number, Outcome, timeout_s)
         if outcome.refused:
             raise LogRefused(outcome.refused)
+        return outcome.epoch
+
+    async def process(self, topic: str, processor: Processor | None, *, timeout_s: float = 30.0) -> int:
+        """Has the topic's messages processed like this, or not any more. The epoch from which on it is so.
+
+        Raises MoveRefused, or LeaseLost when nobody leads.
+        """
+        number = next(self._numbers)
+        outcome = await self._ask(ProcessOrder(self.name, number, topic, processor), number, Outcome, timeout_s)
+        if outcome.refused:
+            raise MoveRefused(outcome.refused)
         return outcome.epoch
 
     async def standings(self, topic: str = "", *, timeout_s: float = 3.0) -> Standings:

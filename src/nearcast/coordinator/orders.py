@@ -11,6 +11,7 @@ from nearcast.coordinator.homes import SubscriberHomes
 from nearcast.coordinator.leader import Leader
 from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.places import BrokerPlaces
+from nearcast.coordinator.processors import Processors
 from nearcast.coordinator.promises import Promises
 from nearcast.coordinator.rebalancer import Rebalancer
 from nearcast.coordinator.reports import Reports
@@ -24,6 +25,7 @@ from nearcast.wire.control import Answered, LoadOrder, MoveOrder, Order, Outcome
 from nearcast.wire.homes import HomesOrder
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import PlacesOrder, PlacesTold
+from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PART_BYTES, PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder
 from nearcast.wire.rebalancing import RebalanceOrder
 
@@ -42,6 +44,7 @@ class Asked(Leader, Protocol):
     promises: Promises
     decisions: Decisions
     logs: Logs
+    processors: Processors
     homes: SubscriberHomes
     rebalancer: Rebalancer
 
@@ -56,7 +59,7 @@ class Orders:
     def take(self, order: Order) -> None:
         leader = self._leader
         match order:
-            case MoveOrder() | BrokerOrder() | PromiseOrder() | KeepOrder():
+            case MoveOrder() | BrokerOrder() | PromiseOrder() | KeepOrder() | ProcessOrder():
                 self._crew.start(self._carry_out(order), f"order {order.number} of {order.asker}")
             case LoadOrder():
                 self._answer(order.asker, leader.reports.answer(order, self._clock.now()))
@@ -75,7 +78,7 @@ class Orders:
                 for part in self._snapshot(order.number):
                     self._answer(order.asker, part)
 
-    async def _carry_out(self, order: MoveOrder | BrokerOrder | PromiseOrder | KeepOrder) -> None:
+    async def _carry_out(self, order: MoveOrder | BrokerOrder | PromiseOrder | KeepOrder | ProcessOrder) -> None:
         epoch = 0
         try:
             match order:
@@ -89,6 +92,8 @@ class Orders:
                     await self._leader.promises.carry_out(order)
                 case KeepOrder():
                     epoch = await self._leader.logs.carry_out(order)
+                case ProcessOrder():
+                    epoch = await self._leader.processors.carry_out(order)
         except NearcastError as error:
             self._answer(order.asker, Outcome(order.number, 0, str(error)))
         else:

@@ -27,6 +27,7 @@
       LeaseLost                another holds, or may hold, what this process thought was its own
       MoveRefused              a move that would break a rule of the protocol
       BrokerRefused            an order about a broker that would break a rule, or that nobody can carry out
+      ProcessorError           a processor that cannot be loaded, or that returned what is no message
       FleetError               a process of this machine that cannot be started or kept running
       PipelineError            datasets, feeds and what is made of them
         SchemaError            columns that cannot be read or used as they are written (also a ValueError)
@@ -147,6 +148,10 @@ class MoveRefused(NearcastError):
 
 class BrokerRefused(NearcastError):
     """An order about a broker that would break a rule, or that nobody can carry out; nothing has been changed."""
+
+
+class ProcessorError(NearcastError):
+    """A processor that cannot be loaded or prepared, or that returned what is no message."""
 
 
 class FleetError(NearcastError):

@@ -6,6 +6,8 @@ is in the report of each.
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class TopicLoad:
@@ -56,6 +58,25 @@ class Handover:
     emptied_s: float | None = None
 
 
+class Processed(msgspec.Struct, frozen=True, gc=False):
+    """The processing of one topic at one broker, since its agent started.
+
+    `interval_ms`: what one message takes in a worker, the mean of the last seconds that had any; None before the first.
+    `queue`: messages that wait now. Each message was `processed`, or its processor `raised`, `hung` beyond its limit or
+    `died` with its process, or it was `dropped` because the queue was full or the wait too long. `errors`: the last of each kind, newest last.
+    """
+
+    topic: str
+    interval_ms: float | None = None
+    queue: int = 0
+    processed: int = 0
+    raised: int = 0
+    hung: int = 0
+    died: int = 0
+    dropped: int = 0
+    errors: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
     """One broker, one interval.
@@ -64,7 +85,7 @@ class BrokerReport:
     forwarding, and clients that nobody counts. `capacity_bytes_per_s` and `most` are configured, never measured.
 
     `handed_over`: what moves cost the agent, all topics together, with the longest `emptied_s`; `handovers`: the topics
-    that cost it most.
+    that cost it most. `processed`: topics that have a processor here, or had one.
     """
 
     broker: str
@@ -76,6 +97,7 @@ class BrokerReport:
     most: Resources = UNKNOWN
     handed_over: Handover = Handover("")
     handovers: tuple[Handover, ...] = ()
+    processed: tuple[Processed, ...] = ()
 
     @property
     def load_ratio(self) -> float:

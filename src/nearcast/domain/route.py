@@ -15,6 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from nearcast.domain.errors import ConfigError
+from nearcast.domain.processor import Processor
 
 
 class Strategy(enum.StrEnum):
@@ -26,11 +27,16 @@ class Strategy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic's route. `brokers` is sorted, so that equal routes are equal values."""
+    """One topic's route. `brokers` is sorted, so that equal routes are equal values.
+
+    With a `processor`, publishers send to the topic's inlet at the brokers, and the agents there put what they make of
+    it on the topic: see docs/processors.md.
+    """
 
     epoch: int
     strategy: Strategy
     brokers: tuple[str, ...]
+    processor: Processor | None = None
 
     def __post_init__(self) -> None:
         if not self.brokers or list(self.brokers) != sorted(set(self.brokers)):
@@ -70,9 +76,9 @@ class Route:
         return self.brokers[key % len(self.brokers)]
 
 
-def route(epoch: int, strategy: Strategy, brokers: Collection[str]) -> Route:
+def route(epoch: int, strategy: Strategy, brokers: Collection[str], processor: Processor | None = None) -> Route:
     """A route from brokers in any order."""
-    return Route(epoch, strategy, tuple(sorted(set(brokers))))
+    return Route(epoch, strategy, tuple(sorted(set(brokers))), processor)
 
 
 def brokers_of(routes: Collection[Route]) -> tuple[str, ...]:

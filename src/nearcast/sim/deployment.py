@@ -13,6 +13,7 @@ from nearcast.client import Client, Subscription
 from nearcast.control.loop import LoopSettings
 from nearcast.control.rehoming import HomesSettings
 from nearcast.control.rules import ALL_ON, Rules
+from nearcast.control.stage import Bury
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import AGENT_PACE, CLIENT_PACE
 from nearcast.coordinator import Coordinator
@@ -25,6 +26,7 @@ from nearcast.sim.history import History
 from nearcast.sim.network import Network, Process
 from nearcast.sim.provisioner import Acquainted, SimProvisioner
 from nearcast.sim.recorder import Recorder
+from nearcast.sim.workers import SimWorkers, TakesS
 from nearcast.transport.crew import Crew
 from nearcast.wire.dialect import Dialect
 
@@ -53,8 +55,11 @@ class Deployment:
         skewed: bool = False,
         history: History | None = None,
         surveyed: bool = False,
+        takes_s: TakesS = lambda _job: 0.01,
     ) -> None:
-        """With `surveyed`, clients count, everybody finds out where it is, and agents report."""
+        """With `surveyed`, clients count, everybody finds out where it is, and agents report. `takes_s`: how long the
+        processors of topics take.
+        """
         self.network = network
         self.history = History() if history is None else history
         self.ring = Ring(brokers)
@@ -66,6 +71,8 @@ class Deployment:
         self._rng = rng
         self._skewed = skewed
         self._surveyed = surveyed
+        self._takes_s = takes_s
+        self.buried: list[tuple[str, Bury]] = []
         self._incarnations = 0
         self._crew = Crew()
         self._clock = network.start_process("observer").clock
@@ -104,6 +111,8 @@ class Deployment:
             analyzer=Analyzer(broker) if self._surveyed else None,
             pace=AGENT_PACE if self._surveyed else None,
             chance=process.rng.random,
+            workers=SimWorkers(process.clock, self._takes_s),
+            bury=lambda topic, dead: self.buried.append((topic, dead)),
         )
         self.agents[broker] = agent
         agent.start()

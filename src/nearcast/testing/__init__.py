@@ -14,9 +14,10 @@ from pathlib import Path
 from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.ports import free_port
 from nearcast.fleet.servers import Server, ServerSpec
+from nearcast.testing.processors import busy
 from nearcast.transport.endpoint import NATS, REDIS, Tls
 
-__all__ = ["Server", "run_nats", "run_nats_cluster", "run_redis"]
+__all__ = ["Server", "busy", "run_nats", "run_nats_cluster", "run_redis"]
 
 
 def run_nats(

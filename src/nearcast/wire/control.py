@@ -23,6 +23,7 @@ from nearcast.wire.homes import HomesOrder, HomesTold
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import Echo, Located, Placed, PlacesOrder, PlacesTold, Probe
+from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
@@ -41,6 +42,11 @@ def client_subject(client: str) -> str:
 def agent_bus_subject(broker: str) -> str:
     """On the control bus: what the coordinator says to one agent."""
     return f"_nearcast.agent.{broker}"
+
+
+def inlet_subject(topic: str) -> str:
+    """On the brokers of a topic with a processor: what is to be processed before it is put on the topic itself."""
+    return f"_nearcast.in.{topic}"
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -124,6 +130,13 @@ class Generation(_Message, frozen=True):
     generation: int
     sources: tuple[str, ...]
     in_s: float = 0.0  # how long from now it is launched
+
+
+class Hold(_Message, frozen=True):
+    """Publish nothing for so long: the queue of the topic's processor is full. 0: go on."""
+
+    publisher: int
+    seconds: float
 
 
 # agent -> agent
@@ -340,7 +353,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 
 OnTopic = Switch | Marker | Beat | Gone | Broken
 ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
-ToClient = Welcome | Unsure | Generation
+ToClient = Welcome | Unsure | Generation | Hold
 Order = (
     MoveOrder
     | StatusOrder
@@ -349,6 +362,7 @@ Order = (
     | BrokerOrder
     | PromiseOrder
     | KeepOrder
+    | ProcessOrder
     | StandingOrder
     | SnapshotOrder
     | PlacesOrder

@@ -20,6 +20,7 @@ the brokers the message has visited (rule 5).
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 import msgspec
 
@@ -34,10 +35,13 @@ FORWARDED = 2  # an agent carried it here from another broker; a trail follows t
 END = 4  # the publisher's leg ends: `seq` is the last number it used on it
 HEARTBEAT = 8  # the publisher's high-water mark: `seq` is the last number it used at all
 PLAIN = 16  # the payload came without a header, from a client that is not ours
-_KNOWN_FLAGS = CONTROL | FORWARDED | END | HEARTBEAT | PLAIN
+SEVERAL = 32  # a processor made another number of messages of it than one: the payload is `pack`ed, perhaps empty
+LOST = 64  # it was published, and left out where it should have been processed; there is no payload
+_KNOWN_FLAGS = CONTROL | FORWARDED | END | HEARTBEAT | PLAIN | SEVERAL | LOST
 
 _HEADER = struct.Struct("<2sBBQQIIQq")
 _TRAIL = struct.Struct("<QQIB")
+_SIZE = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size
 MOST_PAYLOAD_BYTES = 1_000_000
 """Header and trail come on top: the whole must fit what every kind of server takes (NATS: 1 MiB by default)."""
@@ -113,17 +117,36 @@ def decode(data: bytes, dialect: Dialect) -> Envelope:
         must_be_known(version, "envelope")
     if flags & ~_KNOWN_FLAGS:
         raise MalformedEnvelope(f"envelope has unknown flags {flags:#04x}")
-    if not flags & (FORWARDED | CONTROL):
+    if not flags & (FORWARDED | CONTROL | SEVERAL):
         return Envelope(flags, publisher, seq, epoch, before, first, sent_ns, data[HEADER_BYTES:])
     trail, offset = _decode_trail(data) if flags & FORWARDED else (None, HEADER_BYTES)
     message = unseal_on_topic(data[offset:], dialect) if flags & CONTROL else None
     payload = b"" if message else data[offset:]
+    if flags & SEVERAL:
+        unpack(payload)
     return Envelope(flags & ~FORWARDED, publisher, seq, epoch, before, first, sent_ns, payload, trail, message)
 
 
 def plain(data: bytes) -> Envelope:
     """A message of a client that is not ours: unsequenced (publisher 0, sequence 0)."""
     return Envelope(PLAIN, 0, 0, 0, 0, 0, 0, data)
+
+
+def pack(payloads: Sequence[bytes]) -> bytes:
+    """Several payloads, or none, as the payload of one envelope that is SEVERAL."""
+    return b"".join(part for each in payloads for part in (_SIZE.pack(len(each)), each))
+
+
+def unpack(data: bytes) -> list[bytes]:
+    """Raises MalformedEnvelope."""
+    out, at = [], 0
+    while at < len(data):
+        end = at + _SIZE.size
+        if end > len(data) or (size := _SIZE.unpack_from(data, at)[0]) > len(data) - end:
+            raise MalformedEnvelope(f"several messages in one of {len(data)} bytes are cut short")
+        out.append(data[end : end + size])
+        at = end + size
+    return out
 
 
 def _decode_trail(data: bytes) -> tuple[Trail, int]:

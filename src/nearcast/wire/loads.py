@@ -25,6 +25,9 @@ MOST_REPORTED = 2000
 MOST_HANDOVERS = 100
 """Topics whose moves are told of in one `Load`: some 25 kB."""
 
+MOST_PROCESSED = 200
+"""Topics whose processing is told of in one `Load`: some 100 kB, with their last errors."""
+
 MOST_SECONDS = 3600.0
 _MOST_MESSAGES_PER_S = 1e8
 _MOST_BYTES_PER_S = 1e11
@@ -91,11 +94,16 @@ class Load(msgspec.Struct, frozen=True, tag=True):
             raise ValueError(f"moves of {len(report.handovers)} topics in one message; at most {MOST_HANDOVERS}")
         for handover in (report.handed_over, *report.handovers):
             _must_be_handover(report.broker, handover)
+        if len(report.processed) > MOST_PROCESSED:
+            raise ValueError(f"processing of {len(report.processed)} topics in one message; at most {MOST_PROCESSED}")
+        for one in report.processed:
+            counts = (one.queue, one.processed, one.raised, one.hung, one.died, one.dropped, one.interval_ms or 0.0)
+            _must_be_rates(f"broker {report.broker!r}, processing of {one.topic!r}", *counts)
 
 
 def load_of(report: BrokerReport) -> Load:
     """What fits into one message: the topics are in order, busiest first."""
-    report = replace(report, handovers=report.handovers[:MOST_HANDOVERS])
+    report = replace(report, handovers=report.handovers[:MOST_HANDOVERS], processed=report.processed[:MOST_PROCESSED])
     rest = report.topics[MOST_REPORTED:]
     if not rest:
         return Load(report)

@@ -16,6 +16,7 @@ def record_facts(record: TopicRecord) -> dict[str, object]:
         "lost_agents": record.lost,
         "by_ring": False,
         "log": record.log,
+        "processor": record.current.processor,
     }
 
 
@@ -32,4 +33,5 @@ def implied_facts(topic: str, ring: Ring) -> dict[str, object]:
         "lost_agents": (),
         "by_ring": True,
         "log": None,
+        "processor": None,
     }

@@ -8,8 +8,10 @@ from nearcast.cli.connect import operator_of
 from nearcast.cli.options import AsJson, ConfigFile, parse_seconds
 from nearcast.cli.output import print_json
 from nearcast.domain.log import LogSpec
+from nearcast.domain.processor import Language, Processor, WhenFull, dead_letter_topic
 from nearcast.domain.slo import Slo
 from nearcast.domain.topic import validate_topic
+from nearcast.processing.sql import Query
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
 
@@ -34,14 +36,31 @@ def set_topic(
     ] = None,
     retain_bytes: Annotated[int | None, typer.Option(help="Keep so many bytes at least of the newest.")] = None,
     retain_messages: Annotated[int | None, typer.Option(help="Keep so many records at least of the newest.")] = None,
+    processor: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CALLABLE", help="Process its messages with this Python callable; or none."),
+    ] = None,
+    sql: Annotated[
+        str | None, typer.Option(metavar="SELECT", help="Process them with SQL over the tables message and spool.")
+    ] = None,
+    spool: Annotated[int, typer.Option(help="How many messages before each one its processor sees.")] = 0,
+    limit_ms: Annotated[
+        float, typer.Option("--limit", metavar="MS", help="How long processing one message may take.")
+    ] = 1000.0,
+    queue: Annotated[int, typer.Option(help="How many messages may wait to be processed at a broker.")] = 1000,
+    when_full: Annotated[
+        WhenFull, typer.Option(help="Leave out what finds the queue full, or have publishers wait.")
+    ] = WhenFull.DROP,
     timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the leader.")] = 30.0,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Promise that so many of a hundred messages arrive within a bound, or have a topic's messages kept."""
+    """Promise that so many of a hundred messages arrive within a bound, have a topic's messages kept, or processed."""
     validate_topic(topic)
-    if slo is None and not persistent:
-        raise typer.BadParameter("nothing to set: give --slo PROMISE, or --persistent")
+    processed = processor is not None or sql is not None
+    if slo is None and not persistent and not processed:
+        raise typer.BadParameter("nothing to set: give --slo PROMISE, --persistent, --processor or --sql")
+    made = _processor(processor, sql, spool, limit_ms, queue, when_full) if processed else None
     spec = LogSpec(replicas, parse_seconds("--retain", retain), retain_bytes, retain_messages) if persistent else None
     if spec is not None and quorum is not None:
         spec.must_be_quorum(quorum)
@@ -49,8 +68,36 @@ def set_topic(
     loaded = load_config(config)
     if spec is not None:
         run(_keep(loaded, topic, spec, timeout_s, as_json))
+    if processed:
+        run(_process(loaded, topic, made, timeout_s, as_json))
     if slo is not None:
         run(_set(loaded, topic, wanted, as_json))
+
+
+def _processor(  # noqa: PLR0917  # the command's own options
+    name: str | None, sql: str | None, spool: int, limit_ms: float, queue: int, when_full: WhenFull
+) -> Processor | None:
+    if name is not None and sql is not None:
+        raise typer.BadParameter("give --processor or --sql, not both")
+    if name == _NONE:
+        return None
+    if sql is not None:
+        Query(sql)  # what cannot be prepared is refused here, with what SQLite says of it
+        return Processor(Language.SQL, sql, spool, limit_ms, queue, when_full)
+    return Processor(Language.PYTHON, name or "", spool, limit_ms, queue, when_full)
+
+
+async def _process(config: Config, topic: str, processor: Processor | None, timeout_s: float, as_json: bool) -> None:
+    async with operator_of(config) as operator:
+        epoch = await operator.process(topic, processor, timeout_s=timeout_s)
+    if as_json:
+        print_json({"topic": topic, "processor": processor, "epoch": epoch})
+    elif processor is None:
+        print(f"{topic}: not processed any more since epoch {epoch}")
+    else:
+        print(
+            f"{topic}: processed by {processor} since epoch {epoch}; what it cannot goes to {dead_letter_topic(topic)}"
+        )
 
 
 async def _set(config: Config, topic: str, slo: Slo | None, as_json: bool) -> None:

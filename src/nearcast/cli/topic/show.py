@@ -9,6 +9,7 @@ from nearcast.cli.loads import handovers_of, loads_now, show_handover
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.cli.places import places_of, show_place, topic_places
+from nearcast.cli.topic.processing import processing_at, show_processed, show_processor
 from nearcast.cli.topic.promise import promise_facts, standings_of
 from nearcast.cli.topic.record import implied_facts, record_facts
 from nearcast.domain.log import Segment
@@ -31,12 +32,13 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
         ring = await records.load_ring() or config.ring
         slo = records.promises.get(topic)
     facts = record_facts(found) if found is not None else implied_facts(topic, ring)
-    handovers = handovers_of(topic, await loads_now(config))
+    loads = await loads_now(config)
+    handovers, processing = handovers_of(topic, loads), processing_at(topic, loads)
     places = topic_places(await places_of(config, topic))
     standing = (await standings_of(config, topic)).get(topic)
     facts |= promise_facts(None if slo is None else str(slo), standing)
     if as_json:
-        print_json({**facts, "handovers": handovers, "places": places})
+        print_json({**facts, "handovers": handovers, "places": places, "processing": processing})
         return
     brokers = ", ".join(facts["brokers"]) if isinstance(facts["brokers"], tuple) else ""
     why = "by the ring" if facts["by_ring"] else f"epoch {facts['epoch']}, {facts['phase']}"
@@ -56,6 +58,12 @@ async def _show(config: Config, topic: str, as_json: bool) -> None:
                 print(f"    epoch {segment.epoch} at {segment.broker}, {_end(segment)}")
         if found.lost:
             print(f"  agents that do not answer: {', '.join(found.lost)}")
+        if found.current.processor is not None:
+            print(f"  {show_processor(found.current.processor)}")
+    for broker, processed in processing.items():
+        print(f"  processed at {broker}: {show_processed(processed)}")
+        for error in processed.errors:
+            print(f"    last that {error}")
     for place in places:
         print(f"  {show_place(place)}")
     for each in handovers:
