@@ -10,7 +10,7 @@ import numpy as np
 
 from nearcast.pipeline.latency_fit import BOUND_MS, Floats, Sets
 from nearcast.pipeline.simulated_broker import simulated
-from nearcast.predict.queueing import Processors
+from nearcast.predict.queueing import Processors, waiting_ms
 
 INTERVALS_MS = (10.0, 20.0, 30.0, 40.0)
 MARGIN_MS = 100.0  # what a placement keeps off the bound, as the authors' code does
@@ -61,4 +61,14 @@ def most_rates(sweep: Sets, bound_ms: float = BOUND_MS) -> dict[float, int]:
         mine = mine[np.argsort(sweep.rate_hz[mine, 0])]
         late = np.append(sweep.p90_ms[mine, 0] > bound_ms, True)
         found[each] = max(1, int(sweep.rate_hz[mine[max(0, int(np.argmax(late)) - 1)], 0]))
+    return found
+
+
+def most_rates_of(processors: Processors, bound_ms: float = BOUND_MS) -> dict[float, int]:
+    """r_max as a queue tells it: for drawing rates before anything has been measured."""
+    found = {}
+    for each in INTERVALS_MS:
+        rate_hz = np.arange(1.0, 2e3 / each)[:, None]
+        late = waiting_ms(np.full_like(rate_hz, each), rate_hz, processors)[:, 0] > bound_ms
+        found[each] = max(1, int(np.argmax(late)))
     return found
