@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +44,9 @@ class Collected:
 def planned(
     topics: Sequence[int], *, runs: int, validate: int, most_hz: Rates, processors: Processors, seed: int, source: str
 ) -> list[Planned]:
-    """For every number of topics `runs` to train on and `validate` to judge by. The numbers of topics take turns, those
-    that judge come first, and no run depends on how many there are: more can be asked for later.
+    """For every number of topics `runs` to train on and `validate` to judge by. Numbers of topics take turns, and so do
+    both parts, so that there are some of each whenever it ends. No run depends on how many there are: more can be
+    asked for later.
     """
 
     def drawn(part: str, count: int) -> Iterator[Planned]:
@@ -54,7 +56,7 @@ def planned(
             yield Planned(f"{source}-{seed}-{part}-{count}-{number:05}", part, tuple(interval_ms), tuple(rate_hz))
 
     by_turns = [zip(*(drawn(part, count) for count in topics), strict=True) for part in (VALIDATE, TRAIN)]
-    return [each for turns in by_turns for turn in turns for each in turn]
+    return [each for both in zip_longest(*by_turns, fillvalue=()) for turn in both for each in turn]
 
 
 def missing(plan: Sequence[Planned], folder: Path) -> list[Planned]:

@@ -28,6 +28,7 @@ from nearcast.lab.experiments import (
     epulsar_uav,
     khare_exact,
     khare_placement,
+    khare_sensitivity,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -58,6 +59,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         khare_exact.EXPERIMENT,
         khare_placement.HYBRID,
         khare_placement.PLACEMENT,
+        khare_sensitivity.EXPERIMENT,
     )
 }
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 REAL = (COLLECTED, TELEMETRY)
 INPUTS: tuple[Inputs, ...] = ("colocated", "queueing")
 ARCHITECTURES: tuple[Hidden, ...] = ((10, 10), (40, 40), (100, 100))
+_CALIBRATION = 40  # runs of each number of topics are enough for two figures
 _CURVE_POINTS = 6
 _HELD_OUT = 5  # one in so many of what is trained on chooses the architecture: never what validates
 _MUCH_BETTER = 0.95
@@ -62,7 +63,7 @@ def material(
     rows: Rows, processors: Processors | None = None, *, seed: int = 0, most_real: int | None = None
 ) -> Material:
     """`most_real`: so many real runs of each number of topics at most. Without `processors` those are found with which
-    the simulated broker is like the real runs, or, where there are none, taken as they are by default.
+    the simulated broker is like the real runs, or, where there are none, like whatever made the simulated ones.
 
     Raises ModelError where there are no runs for some number of topics below the largest.
     """
@@ -80,7 +81,8 @@ def material(
         )
     if processors is None:
         processors = Processors(cores=rows.cores, lasting_s=rows.lasting_s)
-        processors = calibrated(real, processors, seed) if real else processors
+        some = {topics: each.part(slice(0, _CALIBRATION)) for topics, each in (real or made).items()}
+        processors = calibrated(some, processors, seed)
     validation = rows.sets(VALIDATE)
     judging = sum(len(each) for each in validation.values())
     origin = Origin(rows.runs, judging, rows.digest(VALIDATE) if judging else "", rows.discarded, seed)
