@@ -27,6 +27,7 @@ from nearcast.lab.experiments import (
     epulsar_profile,
     epulsar_uav,
     khare_exact,
+    khare_model,
     khare_placement,
     khare_sensitivity,
 )
@@ -57,6 +58,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         epulsar_profile.EXPERIMENT,
         epulsar_uav.EXPERIMENT,
         khare_exact.EXPERIMENT,
+        khare_model.EXPERIMENT,
         khare_placement.HYBRID,
         khare_placement.PLACEMENT,
         khare_sensitivity.EXPERIMENT,

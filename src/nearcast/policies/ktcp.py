@@ -189,9 +189,15 @@ class _Problem:
             return False
         return bool(self.topics.feasible(np.array([content]))[0])
 
-    def p90_ms(self, content: list[int]) -> Floats:
-        interval_ms, rate_hz, _ = (column[content][None, :] for column in self._columns)
-        found: Floats = self._predictor.p90_ms(interval_ms, rate_hz)[0]
+    def p90_ms(self, sets: Placed) -> list[list[float]]:
+        """What is expected of each set's members: one prediction for all sets of a size."""
+        found: list[list[float]] = [[] for _ in sets]
+        for size in sorted({len(each) for each in sets}):
+            which = [number for number, each in enumerate(sets) if len(each) == size]
+            members = np.array([sets[number] for number in which])
+            interval_ms, rate_hz, _ = (column[members] for column in self._columns)
+            for number, expected in zip(which, self._predictor.p90_ms(interval_ms, rate_hz).tolist(), strict=True):
+                found[number] = expected
         return found
 
 
@@ -227,12 +233,11 @@ class _Moves:
         empty = iter(np.flatnonzero(free).tolist())
         unplaced = 0
         going: dict[int, list[_Part]] = {}
-        for number, content in enumerate(placed):
+        for number, (content, expected_ms) in enumerate(zip(placed, self._problem.p90_ms(placed), strict=True)):
             broker = at[number] if number in at else next(empty, None)
             if broker is None:
                 unplaced += 1
                 continue
-            expected_ms = self._problem.p90_ms(content).tolist()
             for unit, p90_ms in zip(content, expected_ms, strict=True):
                 going.setdefault(int(self._problem.mine[unit]), []).append(_Part(broker, len(content), p90_ms))
         for topic, parts in going.items():
