@@ -30,6 +30,7 @@ from nearcast.lab.experiments import (
     khare_model,
     khare_placement,
     khare_sensitivity,
+    khare_taxis,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -62,6 +63,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         khare_placement.HYBRID,
         khare_placement.PLACEMENT,
         khare_sensitivity.EXPERIMENT,
+        khare_taxis.EXPERIMENT,
     )
 }
 
