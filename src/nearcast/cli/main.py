@@ -30,6 +30,7 @@ COMMANDS = {
     "procedure": "procedure.app:app",
     "pipeline": "pipeline.app:app",
     "subscription": "subscription.app:app",
+    "model": "model.app:app",
     "lab": "lab.app:app",
     "bench": "bench.app:app",
 }

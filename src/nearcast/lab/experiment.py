@@ -24,6 +24,8 @@ Option = Literal[
     "duration",
     "rate",
     "recorded",
+    "rows",
+    "trips",
 ]
 Kind = Literal["nats", "redis"]
 
@@ -55,7 +57,7 @@ class RunSettings:
     come and go meanwhile. `data` is a folder of real data, for experiments that know what is in it. `spark` is the
     master of a Spark cluster that does the work in the place of `jobs`; it must not change the outcome either.
     `duration_s` and `rate_hz` (of each publisher) are in place of the experiment's own; `recorded`: clients go as real
-    ones went.
+    ones went. `rows` is a folder of what `nearcast model collect` has measured; `trips` a file of taxi trips.
     """
 
     mode: Mode
@@ -73,6 +75,8 @@ class RunSettings:
     duration_s: float | None = None
     rate_hz: float | None = None
     recorded: bool = False
+    rows: Path | None = None
+    trips: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,10 @@ class Experiment:
             return f"{self.name} has no topics whose popularity could be given: leave out --popularity"
         if settings.spark is not None and "spark" not in self.options:
             return f"{self.name} does not run on Spark: leave out --spark and --master"
+        if settings.rows is not None and "rows" not in self.options:
+            return f"{self.name} learns nothing from measurements: leave out --rows"
+        if settings.trips is not None and "trips" not in self.options:
+            return f"{self.name} has no taxis: leave out --trips"
         if settings.duration_s is not None and "duration" not in self.options:
             return f"{self.name} takes as long as it takes: leave out --duration"
         if settings.rate_hz is not None and "rate" not in self.options:

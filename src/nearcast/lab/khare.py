@@ -1,14 +1,29 @@
-"""The latency model that flow-level experiments place topics by: learned from the simulated broker, in a minute."""
+"""The latency models that experiments place topics by: of the simulated broker alone, in a minute, or of a real one."""
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
-from nearcast.lab.workloads.colocated import MOST_TOPICS, NOMINAL, drawn, isolated_sweep, most_rates, simulated
-from nearcast.pipeline.latency_fit import Sets, trained
+from nearcast.lab.experiment import silent
+from nearcast.lab.measuring import collect_simulated, planned
+from nearcast.lab.workloads.colocated import (
+    INTERVALS_MS,
+    MOST_TOPICS,
+    NOMINAL,
+    drawn,
+    isolated_sweep,
+    most_rates,
+    most_rates_of,
+)
+from nearcast.pipeline.latency_fit import BOUND_MS, Sets, trained
+from nearcast.pipeline.measurements import SIMULATED, Rows
+from nearcast.pipeline.simulated_broker import simulated
+from nearcast.pipeline.training import Material, material
 from nearcast.predict.latency_model import LatencyModel
 
 _SEED = 20_190  # the rows that a model is learned from are the same for whatever it then decides
@@ -40,3 +55,41 @@ def learned_model(quick: bool) -> Learned:
 def _simulated(count: int, topics: int, most_hz: dict[float, int], seed: int) -> Sets:
     interval_ms, rate_hz = drawn((count, topics), most_hz, np.random.default_rng(seed))
     return simulated(interval_ms, rate_hz, NOMINAL, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """`real` is what was measured, `rows` that and what the simulated broker, made like the real one, adds to it."""
+
+    real: Rows
+    rows: Rows
+    given: Material
+
+
+def taught(folder: Path, *, most: int, simulated_runs: int, seed: int) -> Taught:
+    """From what `nearcast model collect` measured, and so many simulated runs for each number of topics."""
+    real = Rows([folder])
+    processors = material(real, seed=seed).processors
+    plan = planned(
+        range(1, most + 1),
+        runs=simulated_runs,
+        validate=0,
+        most_hz=most_rates_of(processors),
+        processors=processors,
+        seed=seed,
+        source=SIMULATED,
+    )
+    with tempfile.TemporaryDirectory(prefix="nearcast-lab-") as own:
+        collect_simulated(plan, Path(own), processors, seed, silent)
+        rows = Rows([folder, Path(own)])
+    return Taught(real, rows, material(rows, processors, seed=seed))
+
+
+def most_rates_by(model: LatencyModel, bound_ms: float = BOUND_MS) -> dict[float, int]:
+    """r_max as a model has it: for each interval the highest rate of which all up to it keep the bound alone."""
+    found = {}
+    for each in INTERVALS_MS:
+        rate_hz = np.arange(1.0, 1.3e3 / each)[:, None]
+        late = np.append(model.p90_ms(np.full_like(rate_hz, each), rate_hz)[:, 0] > bound_ms, True)
+        found[each] = max(1, int(np.argmax(late)))
+    return found

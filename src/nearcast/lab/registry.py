@@ -27,7 +27,10 @@ from nearcast.lab.experiments import (
     epulsar_profile,
     epulsar_uav,
     khare_exact,
+    khare_model,
     khare_placement,
+    khare_sensitivity,
+    khare_taxis,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -56,8 +59,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         epulsar_profile.EXPERIMENT,
         epulsar_uav.EXPERIMENT,
         khare_exact.EXPERIMENT,
+        khare_model.EXPERIMENT,
         khare_placement.HYBRID,
         khare_placement.PLACEMENT,
+        khare_sensitivity.EXPERIMENT,
+        khare_taxis.EXPERIMENT,
     )
 }
 

@@ -155,13 +155,18 @@ def _write_csv(path: Path, table: Table) -> None:
 
 def _draw_all(directory: Path, figures: Mapping[str, Draw]) -> Iterator[str]:
     for name, draw in figures.items():
-        from matplotlib.figure import Figure  # noqa: PLC0415 slow to import, and an extra
-
-        figure = Figure(figsize=(8.0, 5.0), layout="constrained")
-        draw(figure)
-        # Without the library's version in it, the same run gives the same bytes.
-        figure.savefig(directory / _file_name(name, "png"), dpi=120, metadata={"Software": None})
+        draw_figure(directory / _file_name(name, "png"), draw)
         yield _file_name(name, "png")
+
+
+def draw_figure(path: Path, draw: Draw) -> None:
+    """Needs matplotlib, the extra `lab`."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 slow to import, and an extra
+
+    figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+    draw(figure)
+    # Without the library's version in it, the same run gives the same bytes.
+    figure.savefig(path, dpi=120, metadata={"Software": None})
 
 
 def _file_name(name: str, suffix: str) -> str:

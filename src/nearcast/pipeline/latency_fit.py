@@ -2,7 +2,8 @@
 
 A topic alone: a polynomial of degree 4. Several together: a network with two hidden layers per number of topics, ReLU,
 lbfgs, L2 of 0.1, of the logarithm of the 90th percentile. `inputs` are the paper's six ("colocated"), or those and what
-a queue tells ("queueing"), which is ours. The fits are small and run where they are fastest: here.
+a queue tells ("queueing"), which is ours: the network then learns how far the queue is off, also for a topic alone. The
+fits are small and run where they are fastest: here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nearcast.predict.features import INPUTS
+from nearcast.predict.features import INPUTS, LOG_WAIT
 from nearcast.predict.latency_model import Accuracy, Fit, LatencyModel, Network, Polynomial, Scale, polynomial_terms
 from nearcast.predict.queueing import Processors
 
@@ -25,8 +26,9 @@ Hidden = tuple[int, ...]
 
 DEGREE = 4
 L2 = 0.1
-HIDDEN: dict[int, Hidden] = {2: (40, 40), 3: (40, 40), 4: (40, 40), 5: (40, 40), 6: (100, 100)}
-"""The paper's layers, by the number of topics."""
+L2_OVER_QUEUE = 3.0  # where nothing was measured, a queue is believed
+HIDDEN: dict[int, Hidden] = {1: (40, 40), 2: (40, 40), 3: (40, 40), 4: (40, 40), 5: (40, 40), 6: (100, 100)}
+"""The paper's layers, by the number of topics; for one it has none."""
 BOUND_MS = 1000.0
 
 
@@ -56,13 +58,14 @@ class Sets:
         return Sets(*(np.concatenate(pair) for pair in pairs))
 
 
-def fit_isolated(sets: Sets, processors: Processors) -> Fit:
+def fit_isolated(sets: Sets, processors: Processors, weights: Floats | None = None) -> Fit:
     """Least squares of the logarithm: a message that is twice as late as expected is as bad at 20 ms as at 500."""
     inputs = INPUTS["isolated"](sets.interval_ms, sets.rate_hz, processors)[:, 0]
     scale = _scale(inputs)
     terms = polynomial_terms(scale.of(inputs), DEGREE)
-    weights, *_ = np.linalg.lstsq(terms, np.log(sets.p90_ms[:, 0]), rcond=None)
-    return Fit(1, "isolated", scale, Polynomial(DEGREE, tuple(weights.tolist())))
+    counted = np.ones(len(sets)) if weights is None else np.sqrt(weights)
+    found, *_ = np.linalg.lstsq(terms * counted[:, None], np.log(sets.p90_ms[:, 0]) * counted, rcond=None)
+    return Fit(1, "isolated", scale, Polynomial(DEGREE, tuple(found.tolist())))
 
 
 def fit_network(
@@ -80,19 +83,29 @@ def fit_network(
         ConvergenceWarning,
     )
     from sklearn.neural_network import MLPRegressor  # type: ignore[import-untyped]  # noqa: PLC0415
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # noqa: PLC0415
 
+    over_queue = inputs == "queueing"
     told = INPUTS[inputs](sets.interval_ms, sets.rate_hz, processors)
     rows = told.reshape(-1, told.shape[-1])
     scale = _scale(rows)
+    wanted = np.log(sets.p90_ms) - (told[..., LOG_WAIT] if over_queue else 0.0)
     network = MLPRegressor(
-        hidden or HIDDEN[sets.topics], solver="lbfgs", alpha=L2, max_iter=most_steps, max_fun=10**7, random_state=seed
+        hidden_layer_sizes=hidden or HIDDEN[sets.topics],
+        solver="lbfgs",
+        alpha=L2_OVER_QUEUE if over_queue else L2,
+        max_iter=most_steps,
+        max_fun=10**7,
+        random_state=seed,
     )
-    with warnings.catch_warnings():
+    # One thread: matrices of some thousand rows are too small to share, and threads would wait for each other.
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # as far as `most_steps` come is what is judged
         counted = None if weights is None else np.repeat(weights, sets.topics)
-        network.fit(scale.of(rows), np.log(sets.p90_ms).ravel(), sample_weight=counted)
+        network.fit(scale.of(rows), wanted.ravel(), sample_weight=counted)
     layers = tuple(tuple(tuple(row) for row in layer.tolist()) for layer in network.coefs_)
-    return Fit(sets.topics, inputs, scale, Network(layers, tuple(tuple(each.tolist()) for each in network.intercepts_)))
+    regressor = Network(layers, tuple(tuple(each.tolist()) for each in network.intercepts_))
+    return Fit(sets.topics, inputs, scale, regressor, over_queue=over_queue)
 
 
 def _scale(rows: Floats) -> Scale:
@@ -117,6 +130,33 @@ def judged(expected_ms: Floats, measured_ms: Floats, bound_ms: float = BOUND_MS)
     )
 
 
+def fit(
+    sets: Sets,
+    inputs: Inputs,
+    processors: Processors,
+    *,
+    hidden: Hidden | None = None,
+    weights: Floats | None = None,
+    seed: int = 0,
+) -> Fit:
+    """The paper's polynomial for a topic alone, and a network otherwise; ours is a network always."""
+    if sets.topics == 1 and inputs == "colocated":
+        return fit_isolated(sets, processors, weights)
+    return fit_network(sets, inputs, processors, hidden=hidden, weights=weights, seed=seed)
+
+
+def assembled(
+    fits: Sequence[Fit], validation: Mapping[int, Sets], processors: Processors, *, name: str, rows: int
+) -> LatencyModel:
+    """A model of fits for 1, 2, 3 ... topics, judged by `validation`, which none of them has seen."""
+    accuracy = tuple(
+        judged(fits[topics - 1].p90_ms(sets.interval_ms, sets.rate_hz, processors), sets.p90_ms)
+        for topics, sets in sorted(validation.items())
+        if topics <= len(fits)
+    )
+    return LatencyModel(name, processors, tuple(fits), accuracy, rows)
+
+
 def trained(
     by_topics: Mapping[int, Sets],
     validation: Mapping[int, Sets],
@@ -128,20 +168,20 @@ def trained(
     weights: Mapping[int, Floats] | None = None,
     seed: int = 0,
 ) -> LatencyModel:
-    """A model for 1 to as many topics as there are rows for; judged by `validation`, which it has not seen."""
-    fits = [fit_isolated(by_topics[1], processors)]
-    for topics in range(2, max(by_topics) + 1):
-        counted = None if weights is None else weights.get(topics)
-        fits.append(
-            fit_network(by_topics[topics], inputs, processors, hidden=hidden.get(topics), weights=counted, seed=seed)
+    """A model for 1 to as many topics as there are rows for."""
+    fits = [
+        fit(
+            by_topics[topics],
+            inputs,
+            processors,
+            hidden=hidden.get(topics),
+            weights=None if weights is None else weights.get(topics),
+            seed=seed,
         )
-    model = LatencyModel(name, processors, tuple(fits), rows=sum(each.p90_ms.size for each in by_topics.values()))
-    accuracy = tuple(
-        judged(model.p90_ms(sets.interval_ms, sets.rate_hz), sets.p90_ms)
-        for topics, sets in sorted(validation.items())
-        if topics <= model.most
-    )
-    return LatencyModel(model.name, processors, model.fits, accuracy, model.rows)
+        for topics in range(1, max(by_topics) + 1)
+    ]
+    rows = sum(each.p90_ms.size for each in by_topics.values())
+    return assembled(fits, validation, processors, name=name, rows=rows)
 
 
 def learning_curve(
@@ -159,11 +199,11 @@ def learning_curve(
     order = sets.shuffled(seed)
     for size in sizes:
         part = order.part(slice(0, size))
-        fit = fit_network(part, inputs, processors, hidden=hidden, seed=seed)
-        found.append((size, _error(fit, part, processors), _error(fit, validation, processors)))
+        learned = fit_network(part, inputs, processors, hidden=hidden, seed=seed)
+        found.append((size, _error(learned, part, processors), _error(learned, validation, processors)))
     return found
 
 
-def _error(fit: Fit, sets: Sets, processors: Processors) -> float:
-    told = fit.scale.of(INPUTS[fit.inputs](sets.interval_ms, sets.rate_hz, processors))
-    return float(np.mean(np.abs(fit.regressor(told) - np.log(sets.p90_ms))))
+def _error(found: Fit, sets: Sets, processors: Processors) -> float:
+    expected_ms = found.p90_ms(sets.interval_ms, sets.rate_hz, processors)
+    return float(np.mean(np.abs(np.log(expected_ms / sets.p90_ms))))

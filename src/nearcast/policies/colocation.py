@@ -36,10 +36,22 @@ Placed = list[list[int]]
 
 
 class Topics:
-    """Topics to place: intervals, rates and bounds. Those that are alike in all three are of one kind."""
+    """Topics to place: intervals, rates and bounds. Those that are alike in all three are of one kind.
 
-    def __init__(self, predictor: Predictor, interval_ms: Floats, rate_hz: Floats, bound_ms: Floats) -> None:
+    Those of which `apart` has the same number are parts of one topic, and are never together; by default none are.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        interval_ms: Floats,
+        rate_hz: Floats,
+        bound_ms: Floats,
+        apart: Ints | None = None,
+    ) -> None:
         self._predictor = predictor
+        parted = apart is not None and len(np.unique(apart)) < len(apart)
+        self._apart = apart if parted else None
         rows = np.stack([interval_ms, rate_hz, bound_ms], axis=1)
         self._kinds, self.kind = np.unique(rows, axis=0, return_inverse=True)
         self._beside: dict[tuple[int, ...], Bools] = {}
@@ -60,11 +72,18 @@ class Topics:
 
     def feasible(self, sets: Ints) -> Bools:
         """F of each row of topics."""
-        return self._keep(self.kind[sets])
+        kept = self._keep(self.kind[sets])
+        if self._apart is not None:
+            whose = np.sort(self._apart[sets], axis=1)
+            kept &= np.all(whose[:, 1:] != whose[:, :-1], axis=1)
+        return kept
 
     def beside(self, content: Sequence[int]) -> Bools:
         """Which topics could join those of `content`, a set that is feasible: F* of all of them together."""
-        return self._beside_kinds(tuple(sorted(self.kind[content].tolist())))[self.kind]
+        found: Bools = self._beside_kinds(tuple(sorted(self.kind[content].tolist())))[self.kind]
+        if self._apart is not None:
+            found &= ~np.isin(self._apart, self._apart[content])
+        return found
 
     def _beside_kinds(self, content: tuple[int, ...]) -> Bools:
         known = self._beside.get(content)

@@ -7,15 +7,19 @@ Intervals and rates are rounded up to two digits, so that topics are of a few ki
 A topic whose promise is measured to be broken, although the model expects it to be kept where it is, is as much slower
 everywhere as it is there (section IV-E): so it goes to fewer others, or to none.
 
+A topic that no broker could serve even alone is shared by as many as it needs (`all_subscribers`): its publishers are
+parted, which the paper leaves out. Each part is placed as a topic of its own, no two at one broker.
+
 Topics stay while their brokers keep all promises and no fewer brokers would do. Else each set of a new placement goes
-to the broker that has most of it already. Topics on several brokers, held ones, and those that no broker could serve
-even alone stay where they are, and their brokers take no others. How far away clients are is not considered, as in the
-paper: but no topic goes where that alone would break its promise.
+to the broker that has most of it already. Held topics, those on several brokers for another reason, and those that
+cannot even be shared stay where they are, and their brokers take no others. How far away clients are is not
+considered, as in the paper: but no topic goes where that alone would break its promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,13 +28,22 @@ from nearcast.domain.processing import Processing
 from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Ints, Snapshot
 from nearcast.policies.colocation import Placed, Predictor, Topics, exact, first_fit, hybrid, largest_set
+from nearcast.policies.ktcp_parts import can_move, parts_needed, published, rounded_up
 from nearcast.policies.rest import Rest, at_rest
-from nearcast.policies.settings import Colocation, Settings
+from nearcast.policies.settings import Settings
 from nearcast.predict.queueing import QueueModel
 
 FFD, LFS, HYBRID, EXACT = "ktcp-ffd", "ktcp-lfs", "ktcp-hybrid", "ktcp-exact"
 
-_DIGITS = 2
+_NAMED = 3  # topics, in a reason
+
+
+class _Part(NamedTuple):
+    """A topic or a part of one: where it is placed, with how many there, and what is expected of it."""
+
+    broker: int
+    together: int
+    p90_ms: float
 
 
 def ktcp_ffd(snapshot: Snapshot, settings: Settings, now_s: float) -> Plan:
@@ -58,13 +71,13 @@ def _planned(
     processing = snapshot.processing
     if processing is None or not np.any(processing.interval_ms > 0.0):
         return Plan(name, now_s, reasons=("no topic is processed",))
-    problem = _Problem(snapshot, processing, settings.colocation)
+    problem = _Problem(snapshot, processing, settings)
     reasons = problem.reasons()
     if not len(problem.mine):
         return Plan(name, now_s, reasons=tuple(reasons))
     placed = place(problem.topics, problem.most)
     present = problem.present()
-    if all(map(problem.keeps, present)) and len(present) <= len(placed):
+    if present is not None and all(map(problem.keeps, present)) and len(present) <= len(placed):
         return Plan(name, now_s, reasons=(*reasons, f"{len(present)} brokers keep every promise, and no fewer would"))
     moves = _Moves(problem, at_rest(snapshot), settings)
     unplaced = moves.take(placed)
@@ -80,58 +93,95 @@ def _planned(
         now_s,
         steps=tuple(moves.steps),
         rent=rent,
-        reasons=(*reasons, f"{len(placed)} brokers for {len(problem.mine)} topics, where now there are {len(present)}"),
+        reasons=(*reasons, f"{len(placed)} brokers for {len(np.unique(problem.mine))} topics"),
         load_ratios=moves.load_ratios(),
     )
 
 
 class _Problem:
-    """The topics that may be placed, in the order of FFD; `mine` are their indices in the snapshot."""
+    """The topics that may be placed, or their parts, in the order of FFD: `mine` are their topics in the snapshot."""
 
-    def __init__(self, snapshot: Snapshot, processing: Processing, colocation: Colocation) -> None:
+    def __init__(self, snapshot: Snapshot, processing: Processing, settings: Settings) -> None:
+        colocation = settings.colocation
         self.snapshot = snapshot
         self.processing = processing
         predictor: Predictor = colocation.model or QueueModel(colocation.processors)
         self.most = min(colocation.most, predictor.most)
-        self._bound_ms = processing.bound_ms - colocation.margin_ms
-        entries = snapshot.entries
-        published = np.bincount(entries.topic, weights=entries.publications, minlength=len(snapshot.topics))
+        bound_ms = processing.bound_ms - colocation.margin_ms
+        rate_hz, publishers = published(snapshot)
         self.broker: Ints = snapshot.members[snapshot.first[:-1]]
-        processed = (processing.interval_ms > 0.0) & (published > 0.0)
-        single = snapshot.strategy == STRATEGIES.index(Strategy.SINGLE)
-        movable = processed & single & ~snapshot.held & ~snapshot.silent[self.broker]
-        candidates = np.flatnonzero(movable)
-        interval_ms, rate_hz = rounded_up(processing.interval_ms), rounded_up(published.astype(np.float64))
+        processed = (processing.interval_ms > 0.0) & (rate_hz > 0.0)
+        candidates = np.flatnonzero(processed & ~snapshot.held & can_move(snapshot))
+        interval_ms = rounded_up(processing.interval_ms)
+        single = candidates[snapshot.strategy[candidates] == STRATEGIES.index(Strategy.SINGLE)]
 
         def expected_ms(sets: Ints) -> Floats:
-            return predictor.p90_ms(interval_ms[sets], rate_hz[sets])
+            return predictor.p90_ms(interval_ms[sets], rounded_up(rate_hz[sets]))
 
-        self._bound_ms /= _slower(self.broker, candidates, processing, expected_ms, predictor.most)
-        alone_ms = expected_ms(candidates[:, None])[:, 0]
-        fits = alone_ms <= self._bound_ms[candidates]
-        self.too_heavy: Ints = candidates[~fits]
-        self.mine: Ints = candidates[fits][np.lexsort((candidates[fits], -alone_ms[fits]))]
-        stays = processed.copy()
-        stays[self.mine] = False
+        bound_ms /= _slower(self.broker, single, processing, expected_ms, predictor.most)
+
+        def keeps_alone(topics: Ints, part_hz: Floats) -> Bools:
+            found = predictor.p90_ms(interval_ms[topics, None], rounded_up(part_hz)[:, None])[:, 0]
+            kept: Bools = found <= bound_ms[topics]
+            return kept
+
+        most_parts = np.minimum(publishers, min(settings.replication.most, int(snapshot.usable.sum())))
+        counts = parts_needed(
+            snapshot,
+            candidates,
+            rate_hz,
+            most=most_parts,
+            keeps_alone=keeps_alone,
+            keep_ratio=settings.replication.keep_ratio,
+        )
+        self.too_heavy: Ints = candidates[counts == 0]
+        self.parts: Ints = np.zeros(len(snapshot.topics), dtype=np.int64)
+        self.parts[candidates] = counts
+        mine = np.repeat(candidates, counts)
+        part_hz = rounded_up(rate_hz[mine] / np.maximum(1, self.parts[mine]))
+        alone_ms = predictor.p90_ms(interval_ms[mine, None], part_hz[:, None])[:, 0] if len(mine) else np.empty(0)
+        order = np.lexsort((mine, -alone_ms))
+        self.mine: Ints = mine[order]
+        stays = processed & (self.parts == 0)
         self.taken: Bools = np.zeros(len(snapshot.brokers), dtype=np.bool_)
         rows = np.repeat(np.arange(len(snapshot.topics)), np.diff(snapshot.first))
         self.taken[snapshot.members[stays[rows]]] = True
-        columns = (interval_ms[self.mine], rate_hz[self.mine], self._bound_ms[self.mine])
-        self.topics = Topics(predictor, *columns)
+        columns = (interval_ms[self.mine], part_hz[order], bound_ms[self.mine])
+        self.topics = Topics(predictor, *columns, apart=self.mine)
         self._predictor, self._columns = predictor, columns
 
     def reasons(self) -> list[str]:
-        if not len(self.too_heavy):
-            return []
-        names = ", ".join(self.snapshot.topics[at] for at in self.too_heavy[:3].tolist())
-        return [f"{len(self.too_heavy)} topics are more than a broker can serve in time even alone: {names}"]
+        names, parted = self.snapshot.topics, np.flatnonzero(self.parts > 1)
+        found = [
+            f"{names[at]} is more than one broker can serve in time: {self.parts[at]} share it"
+            for at in parted[:_NAMED].tolist()
+        ]
+        if len(parted) > _NAMED:
+            found.append(f"{len(parted) - _NAMED} further topics are shared by several brokers each")
+        if len(self.too_heavy):
+            heavy = ", ".join(names[at] for at in self.too_heavy[:_NAMED].tolist())
+            found.append(
+                f"{len(self.too_heavy)} topics are more than a broker can serve in time even alone, and cannot be"
+                f" shared by more: {heavy}"
+            )
+        return found
 
-    def present(self) -> list[list[int]]:
-        """Who shares a broker now, by the order of `mine`."""
+    def present(self) -> list[list[int]] | None:
+        """Who shares a broker now, by the order of `mine`; None when a topic is on fewer or more than it should be."""
         found: dict[int, list[int]] = {}
-        for at, broker in enumerate(self.broker[self.mine].tolist()):
-            found.setdefault(broker, []).append(at)
+        which: dict[int, int] = {}  # of a topic: how many of its parts have a broker
+        first, members = self.snapshot.first, self.snapshot.members
+        if np.any(np.diff(first)[self.mine] != self.parts[self.mine]):
+            return None
+        for at, topic in enumerate(self.mine.tolist()):
+            part = which.get(topic, 0)
+            which[topic] = part + 1
+            found.setdefault(int(members[first[topic] + part]), []).append(at)
         return [found[broker] for broker in sorted(found)]
+
+    def brokers_of(self, topic: int) -> list[int]:
+        found: list[int] = self.snapshot.members[self.snapshot.first[topic] : self.snapshot.first[topic + 1]].tolist()
+        return found
 
     def keeps(self, content: list[int]) -> bool:
         """Whether these are expected to keep their promises at one broker."""
@@ -139,9 +189,15 @@ class _Problem:
             return False
         return bool(self.topics.feasible(np.array([content]))[0])
 
-    def p90_ms(self, content: list[int]) -> Floats:
-        interval_ms, rate_hz, _ = (column[content][None, :] for column in self._columns)
-        found: Floats = self._predictor.p90_ms(interval_ms, rate_hz)[0]
+    def p90_ms(self, sets: Placed) -> list[list[float]]:
+        """What is expected of each set's members: one prediction for all sets of a size."""
+        found: list[list[float]] = [[] for _ in sets]
+        for size in sorted({len(each) for each in sets}):
+            which = [number for number, each in enumerate(sets) if len(each) == size]
+            members = np.array([sets[number] for number in which])
+            interval_ms, rate_hz, _ = (column[members] for column in self._columns)
+            for number, expected in zip(which, self._predictor.p90_ms(interval_ms, rate_hz).tolist(), strict=True):
+                found[number] = expected
         return found
 
 
@@ -176,20 +232,25 @@ class _Moves:
         at = self._most_alike(placed, free)
         empty = iter(np.flatnonzero(free).tolist())
         unplaced = 0
-        for number, content in enumerate(placed):
+        going: dict[int, list[_Part]] = {}
+        for number, (content, expected_ms) in enumerate(zip(placed, self._problem.p90_ms(placed), strict=True)):
             broker = at[number] if number in at else next(empty, None)
             if broker is None:
                 unplaced += 1
-            else:
-                self._move(content, broker)
+                continue
+            for unit, p90_ms in zip(content, expected_ms, strict=True):
+                going.setdefault(int(self._problem.mine[unit]), []).append(_Part(broker, len(content), p90_ms))
+        for topic, parts in going.items():
+            self._move(topic, sorted(parts))
         return unplaced
 
     def _most_alike(self, placed: Placed, free: Bools) -> dict[int, int]:
         """Sets to the brokers that have most of them already; `free` loses those."""
         pairs: dict[tuple[int, int], int] = {}
         for number, content in enumerate(placed):
-            for broker in self._problem.broker[self._problem.mine[content]].tolist():
-                pairs[number, broker] = pairs.get((number, broker), 0) + 1
+            for topic in self._problem.mine[content].tolist():
+                for broker in self._problem.brokers_of(topic):
+                    pairs[number, broker] = pairs.get((number, broker), 0) + 1
         found: dict[int, int] = {}
         for (number, broker), _ in sorted(pairs.items(), key=lambda each: (-each[1], each[0])):
             if number not in found and free[broker]:
@@ -197,44 +258,48 @@ class _Moves:
                 free[broker] = False
         return found
 
-    def _move(self, content: list[int], broker: int) -> None:
+    def _move(self, topic: int, parts: list[_Part]) -> None:
         problem = self._problem
-        expected_ms = problem.p90_ms(content)
-        for at, p90_ms in zip(content, expected_ms.tolist(), strict=True):
-            topic = int(problem.mine[at])
-            source = int(problem.broker[topic])
-            if source == broker:
-                continue
-            if not self._may_go(topic, source, broker):
-                self.refused += 1
-                continue
-            self._load[source] -= self._bytes[topic]
-            self._load[broker] += self._bytes[topic]
-            self.steps.append(self._step(topic, broker, len(content), p90_ms))
+        before, after = problem.brokers_of(topic), [each.broker for each in parts]
+        if len(parts) < problem.parts[topic] or sorted(before) == after:
+            return  # there is no broker for all of it, or it is where it should be
+        if not all(self._may_go(topic, before, broker, len(after)) for broker in after if broker not in before):
+            self.refused += 1
+            return
+        for broker in before:
+            self._load[broker] -= self._bytes[topic] / len(before)
+        for broker in after:
+            self._load[broker] += self._bytes[topic] / len(after)
+        self.steps.append(self._step(topic, parts))
 
-    def _may_go(self, topic: int, source: int, broker: int) -> bool:
-        ratio = (self._load[broker] + self._bytes[topic]) / self._snapshot.capacity[broker]
+    def _may_go(self, topic: int, before: list[int], broker: int, parts: int) -> bool:
+        ratio = (self._load[broker] + self._bytes[topic] / parts) / self._snapshot.capacity[broker]
         if ratio > self._settings.full_ratio:
             return False
         places = self._snapshot.places
         if places is None or not places.promised[topic]:
             return True
-        ends = np.array([topic, topic]), np.array([source, broker])
+        ends = np.array([topic, topic]), np.array([before[0], broker])
         was_s, will_s = places.expected_s(*ends).tolist()
         return not will_s > max(float(places.bound_s[topic]), np.inf if np.isnan(was_s) else was_s)
 
-    def _step(self, topic: int, broker: int, together: int, p90_ms: float) -> Step:
+    def _step(self, topic: int, parts: list[_Part]) -> Step:
         snapshot, processing = self._snapshot, self._problem.processing
         measured_ms, bound_ms = float(processing.p90_ms[topic]), float(processing.bound_ms[topic])
-        with_others = f"with {together - 1} others" if together > 1 else "alone"
-        name = snapshot.brokers[broker]
-        why = f"at {name}, {with_others}, 90 of 100 messages are expected within {p90_ms:.0f} ms"
+        p90_ms = max(each.p90_ms for each in parts)
+        names = tuple(snapshot.brokers[each.broker] for each in parts)
+        why = f"90 of 100 messages are expected within {p90_ms:.0f} ms"
+        if len(parts) > 1:
+            why = f"shared by {', '.join(names)}, because one broker could not serve it in time, {why}"
+        else:
+            together = parts[0].together
+            why = f"at {names[0]}, {f'with {together - 1} others' if together > 1 else 'alone'}, {why}"
         if measured_ms > bound_ms:
             why = f"90 of 100 messages took {measured_ms:.0f} ms, and {bound_ms:.0f} ms are promised; {why}"
         return Step(
             snapshot.topics[topic],
-            Strategy.SINGLE,
-            (name,),
+            Strategy.SINGLE if len(parts) == 1 else Strategy.ALL_SUBSCRIBERS,
+            names,
             snapshot.strategy_of(topic),
             snapshot.brokers_of(topic),
             why,
@@ -251,10 +316,3 @@ class _Moves:
         return tuple(
             (self._snapshot.brokers[at], ratio) for at, ratio in zip(usable.tolist(), ratios.tolist(), strict=True)
         )
-
-
-def rounded_up(values: Floats) -> Floats:
-    """To two digits: what is more than it is said to be would break a promise."""
-    known = values > 0.0
-    unit = 10.0 ** (np.floor(np.log10(np.where(known, values, 1.0))) - (_DIGITS - 1))
-    return np.where(known, np.ceil(values / unit - 1e-9) * unit, values)

@@ -25,6 +25,10 @@ def colocated(interval_ms: Floats, rate_hz: Floats, _processors: Processors) -> 
     return np.concatenate([own, own.sum(axis=-2, keepdims=True) - own], axis=-1)
 
 
+LOG_WAIT = 6
+"""Which of `queueing` is the logarithm of what a queue tells of the topic."""
+
+
 def queueing(interval_ms: Floats, rate_hz: Floats, processors: Processors) -> Floats:
     """Those six, and what a queue tells (ours): the topic's wait, the busiest topic's, and how busy the broker is."""
     wait_ms = np.log(waiting_ms(interval_ms, rate_hz, processors))

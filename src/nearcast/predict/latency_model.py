@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearcast.domain.errors import ModelError
-from nearcast.predict.features import INPUTS
+from nearcast.predict.features import INPUTS, LOG_WAIT
 from nearcast.predict.queueing import Processors
 
 Floats = NDArray[np.float64]
@@ -84,13 +84,29 @@ class Network(msgspec.Struct, frozen=True, tag="network", tag_field="kind", dict
 
 
 class Fit(msgspec.Struct, frozen=True):
-    """The fit for sets of `topics`. It gives the logarithm of the percentile in ms where `logarithm` says so."""
+    """The fit for sets of `topics`. It gives the logarithm of the percentile in ms where `logarithm` says so, and
+    where `over_queue` does, of how many times that is what a queue tells.
+    """
 
     topics: int
     inputs: Literal["isolated", "colocated", "queueing"]
     scale: Scale
     regressor: Polynomial | Network
     logarithm: bool = True
+    over_queue: bool = False
+
+    def __post_init__(self) -> None:
+        if self.over_queue and not (self.inputs == "queueing" and self.logarithm):
+            raise ValueError("a fit over what a queue tells is of its inputs, and of the logarithm")
+
+    def p90_ms(self, interval_ms: Floats, rate_hz: Floats, processors: Processors) -> Floats:
+        """Of every topic of every set of so many."""
+        inputs = INPUTS[self.inputs](interval_ms, rate_hz, processors)
+        found = self.regressor(self.scale.of(inputs))
+        if self.over_queue:
+            found = found + inputs[..., LOG_WAIT]
+        p90_ms: Floats = np.exp(np.minimum(found, _MOST_LOG)) if self.logarithm else np.maximum(found, 0.0)
+        return p90_ms
 
 
 class Accuracy(msgspec.Struct, frozen=True):
@@ -107,6 +123,18 @@ class Accuracy(msgspec.Struct, frozen=True):
     spurned: float
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """What a model was learned from: `runs`, by where they are from, of which `validation` judged and none was learned
+    from; `digest` is of their names. `discarded`: runs whose load generator was late.
+    """
+
+    runs: dict[str, int] = {}
+    validation: int = 0
+    digest: str = ""
+    discarded: int = 0
+    seed: int = 0
+
+
 class LatencyModel(msgspec.Struct, frozen=True, dict=True):
     """Fits for sets of 1 to `most` topics, and for whose processors they are."""
 
@@ -116,6 +144,7 @@ class LatencyModel(msgspec.Struct, frozen=True, dict=True):
     accuracy: tuple[Accuracy, ...] = ()
     rows: int = 0
     format: str = FORMAT
+    origin: Origin = Origin()
 
     def __post_init__(self) -> None:
         if self.format != FORMAT:
@@ -130,11 +159,8 @@ class LatencyModel(msgspec.Struct, frozen=True, dict=True):
 
     def p90_ms(self, interval_ms: Floats, rate_hz: Floats) -> Floats:
         """Of every topic of every set; the sets have 1 to `most` topics, all of them as many."""
-        fit = self.fits[interval_ms.shape[-1] - 1]
-        inputs = fit.scale.of(INPUTS[fit.inputs](interval_ms, rate_hz, self.processors))
-        found = fit.regressor(inputs)
-        p90_ms: Floats = np.exp(np.minimum(found, _MOST_LOG)) if fit.logarithm else np.maximum(found, 0.0)
-        return p90_ms
+        fit: Fit = self.fits[interval_ms.shape[-1] - 1]
+        return fit.p90_ms(interval_ms, rate_hz, self.processors)
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=1)

@@ -36,12 +36,15 @@ class Configuration:
 
 
 def published_s(rate_hz: float, publisher_hz: float, lasting_s: float, rng: np.random.Generator) -> Floats:
-    """When a topic's messages are published: every publisher at a phase of its own, then regularly."""
+    """When a topic's messages are published: every publisher sends once in each of its periods, at any time of it.
+
+    Publishers that kept their phase to the millisecond would meet in every period or in none, so that what is measured
+    would tell how their phases happened to fall.
+    """
     publishers = max(1, round(rate_hz / publisher_hz))
     every_s = publishers / rate_hz
-    phases = rng.uniform(0.0, every_s, publishers)
     rounds = np.arange(int(np.ceil(lasting_s / every_s)))
-    at_s = np.sort((phases[None, :] + every_s * rounds[:, None]).ravel())
+    at_s = np.sort((every_s * rounds[:, None] + rng.uniform(0.0, every_s, (len(rounds), publishers))).ravel())
     return at_s[at_s < lasting_s]
 
 

@@ -10,7 +10,8 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.snapshot import Snapshot
 from nearcast.domain.snapshot_json import read_snapshot, write_snapshot
-from nearcast.policies.ktcp import ktcp_exact, ktcp_ffd, ktcp_hybrid, ktcp_lfs, rounded_up
+from nearcast.policies.ktcp import ktcp_exact, ktcp_ffd, ktcp_hybrid, ktcp_lfs
+from nearcast.policies.ktcp_parts import rounded_up
 from nearcast.policies.registry import Policy
 from nearcast.policies.settings import Settings
 

@@ -14,9 +14,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from nearcast.cli.model.files import read_model
 from nearcast.cli.output import HOLDS, print_json, print_table
 from nearcast.coords.coordinate import DIMENSIONS
-from nearcast.domain.errors import ModelError
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.places import Clients, Places, Spots, gathered
 from nearcast.domain.plan import Plan
@@ -25,7 +25,6 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.snapshot import Snapshot
 from nearcast.policies.registry import PROCESSING_POLICIES, Policy, policy_named
 from nearcast.policies.settings import Settings
-from nearcast.predict.latency_model import model_from_json
 
 MOST_GROWTH = 12.0  # for ten times the topics
 MOST_PROCESSED_GROWTH = 100.0  # first fit is quadratic
@@ -92,8 +91,7 @@ def bench_plan(
     sizes = (topics // _SHRINK, topics)
     settings = Settings()
     if model is not None:
-        learned = model_from_json(_content(model), str(model))
-        settings = replace(settings, colocation=replace(settings.colocation, model=learned))
+        settings = replace(settings, colocation=replace(settings.colocation, model=read_model(model)))
     processed = policy in PROCESSING_POLICIES
     most_growth = MOST_PROCESSED_GROWTH if processed else MOST_GROWTH
     run = partial(_measured, policy_named(policy), settings, ring, sizes, rounds=rounds, seed=seed)
@@ -203,13 +201,6 @@ def _case(
         busiest_before=round(float(snapshot.load_ratios.max()), 3),
         busiest_after=round(max((ratio for _, ratio in plan.load_ratios), default=0.0), 3),
     )
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def synthetic_places(ring: Ring, topics: int, seed: int) -> Places:

@@ -75,6 +75,18 @@ def run_experiment(
         ),
     ] = None,
     recorded: Annotated[bool, typer.Option("--recorded", help="Clients go as real ones did; needs --data.")] = False,
+    rows: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="What `nearcast model collect` measured, for experiments that learn.",
+            show_default=False,
+        ),
+    ] = None,
+    trips: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Real taxi trips or fixes: CSV or Parquet.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -118,6 +130,8 @@ def run_experiment(
         duration_s=duration,
         rate_hz=rate,
         recorded=recorded,
+        rows=rows,
+        trips=trips,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

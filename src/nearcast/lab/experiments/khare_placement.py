@@ -1,24 +1,34 @@
 """KH-7, KH-8: what the heuristics of seed 001 make of 10 to 80 topics (Figures 3 and 4).
 
 At flow level: topics are placed by models that were learned from the simulated broker, and every broker of a placement
-is then simulated with what it was given. `khare.placement` compares FFD, LFS and the hybrid with k' = 3; `khare.hybrid`
-the hybrid with k' = 1 to 6 on 50 topics. Requests are the same for all heuristics. Of the paper's Figures 3d and 4d,
-which disagree about what a tighter placement does to the mean latency, both are drawn.
+is then simulated with what it was given. Live (`khare.placement` only): by a model that was learned from what
+`nearcast model collect` measured (`--rows`), and the brokers of a placement, which do not depend on each other, are run
+for real one after the other on the same core, as long as the measured runs were. `--seeds` says of how many requests.
+
+`khare.placement` compares FFD, LFS and the hybrid with k' = 3; `khare.hybrid` the hybrid with k' = 1 to 6 on 50
+topics. Requests are the same for all heuristics. Of the paper's Figures 3d and 4d, which disagree about what a tighter
+placement does to the mean latency, both are drawn.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.domain.errors import ConfigError
 from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
-from nearcast.lab.khare import learned_model
-from nearcast.lab.workloads.colocated import MARGIN_MS, MOST_TOPICS, NOMINAL, drawn, simulated_latencies
+from nearcast.lab.khare import learned_model, most_rates_by, taught
+from nearcast.lab.live.pinned import Topic, pinned_broker
+from nearcast.lab.measuring import MOST_LAG_MS
+from nearcast.lab.workloads.colocated import MARGIN_MS, MOST_TOPICS, NOMINAL, Rates, drawn
 from nearcast.pipeline.latency_fit import BOUND_MS, Floats
+from nearcast.pipeline.simulated_broker import RANK, simulated_latencies
+from nearcast.pipeline.training import train
 from nearcast.policies.colocation import Placed, Topics, first_fit, hybrid, largest_set
 from nearcast.predict.latency_model import LatencyModel
 
@@ -29,8 +39,9 @@ if TYPE_CHECKING:
 _SEARCHED = 3
 _TOPICS, _QUICK_TOPICS = tuple(range(10, 81, 10)), (10, 20)
 _REQUESTS = 5
+_SIMULATED = 300  # runs of each number of topics that a model of real runs also learns from
+_WARM_UP = 0.18  # of a run
 _HYBRID_TOPICS, _QUICK_HYBRID_TOPICS = 50, 15
-_RANK = 90.0
 
 Place = Callable[[Topics], Placed]
 HEURISTICS: dict[str, Place] = {
@@ -72,7 +83,12 @@ SEARCHED_MESSAGES_MISSED = Expectation("KH-8", "messages later than the bound, w
 
 
 def measure_placement(settings: RunSettings, progress: Progress) -> Outcome:
-    rows = _measured(settings, progress, _QUICK_TOPICS if settings.quick else _TOPICS, tuple(HEURISTICS))
+    counts = _QUICK_TOPICS if settings.quick else _TOPICS
+    metrics: Mapping[str, Metric]
+    if settings.mode == "live":
+        rows, metrics = asyncio.run(_run_for_real(settings, progress, counts[:1] if settings.quick else counts))
+    else:
+        rows, metrics = _measured(settings, progress, counts, tuple(HEURISTICS)), _metrics(settings)
     brokers, seconds, p90_ms = (_sums(rows, of) for of in ("brokers", "seconds", "mean_p90_ms"))
     topics_missed, messages_missed = _most_missed(rows)
     return Outcome(
@@ -85,7 +101,7 @@ def measure_placement(settings: RunSettings, progress: Progress) -> Outcome:
             TOPICS_MISSED.judge(topics_missed),
             MESSAGES_MISSED.judge(messages_missed),
         ),
-        metrics=_metrics(settings),
+        metrics=metrics,
         tables={"placements": Table(Row._fields, tuple(tuple(row) for row in rows))},
         figures={"figure3": partial(_draw, rows, "topics", "number of topics")},
     )
@@ -114,37 +130,97 @@ def measure_hybrid(settings: RunSettings, progress: Progress) -> Outcome:
 def _metrics(settings: RunSettings) -> dict[str, Metric]:
     learned = learned_model(settings.quick)
     return {
-        "requests": _REQUESTS,
+        "requests": settings.seeds or _REQUESTS,
         "most_hz": {f"{each:g} ms": rate for each, rate in learned.most_hz.items()},
         "r2": {str(each.topics): round(each.r2, 4) for each in learned.model.accuracy},
     }
 
 
 def _measured(settings: RunSettings, progress: Progress, counts: Sequence[int], heuristics: Sequence[str]) -> list[Row]:
-    numbers = range(len(counts) * _REQUESTS)
-    each = partial(_request, settings.seed, settings.quick, tuple(counts), tuple(heuristics))
+    if settings.rows is not None:
+        raise ConfigError("--rows is for mode live: at flow level topics are placed by a model of the simulated broker")
+    requests = settings.seeds or _REQUESTS
+    numbers = range(len(counts) * requests)
+    each = partial(
+        _request,
+        settings.seed,
+        settings.quick,
+        tuple((count, at) for count in counts for at in range(requests)),
+        tuple(heuristics),
+    )
     return [row for rows in map_seeds(each, numbers, settings.jobs, progress, "requests") for row in rows]
 
 
-def _request(seed: int, quick: bool, counts: tuple[int, ...], heuristics: tuple[str, ...], number: int) -> list[Row]:
+async def _run_for_real(
+    settings: RunSettings, progress: Progress, counts: Sequence[int]
+) -> tuple[list[Row], Mapping[str, Metric]]:
+    if settings.rows is None:
+        raise ConfigError("khare.placement in mode live places by what was measured: say where that is, with --rows")
+    found = taught(settings.rows, most=MOST_TOPICS, simulated_runs=_SIMULATED, seed=settings.seed)
+    model = train(found.given, "queueing", name="real")
+    most_hz = most_rates_by(model, BOUND_MS - MARGIN_MS)
+    requests = settings.seeds or 1
+    numbers = [(count, request) for request in range(requests) for count in counts]
+    rows, late_runs = [], 0
+    lasting_s = found.real.lasting_s
+    async with pinned_broker(settings.brokers or "nats", lasting_s=lasting_s, warm_up_s=_WARM_UP * lasting_s) as broker:
+        for done, (count, request) in enumerate(numbers):
+            asked = _asked(model, most_hz, settings.seed, count, request)
+            for number, heuristic in enumerate(HEURISTICS):
+                progress(done * len(HEURISTICS) + number, len(numbers) * len(HEURISTICS), f"{count} topics")
+                placed, seconds = _placed(model, asked, heuristic)
+                late: list[Floats] = []
+                for at, content in enumerate(placed):
+                    topics = [Topic(asked[0][each], asked[1][each]) for each in content]
+                    heard = await broker.measure(topics, seed=settings.seed + 1000 * request + at)
+                    late_runs += heard.lag_ms > MOST_LAG_MS
+                    late += [np.array(each) for each in heard.late_ms]
+                rows.append(_row(asked, request, heuristic, placed, seconds, late))
+    return rows, {
+        "requests": requests,
+        "lasting_s": lasting_s,
+        "most_hz": {f"{each:g} ms": rate for each, rate in most_hz.items()},
+        "r2": {str(each.topics): round(each.r2, 4) for each in model.accuracy},
+        "brokers_run": sum(row.brokers for row in rows),
+        "brokers_run_with_a_late_generator": late_runs,
+    }
+
+
+def _request(
+    seed: int, quick: bool, requests: tuple[tuple[int, int], ...], heuristics: tuple[str, ...], number: int
+) -> list[Row]:
     learned = learned_model(quick)
-    count, request = counts[number // _REQUESTS], number % _REQUESTS
-    rng = np.random.default_rng([seed, count, request])
-    interval_ms, rate_hz = drawn((count,), learned.most_hz, rng)
-    order = np.argsort(-learned.model.p90_ms(interval_ms[:, None], rate_hz[:, None])[:, 0], kind="stable")
-    interval_ms, rate_hz = interval_ms[order], rate_hz[order]
-    return [_row(learned.model, (interval_ms, rate_hz), request, each, seed) for each in heuristics]
+    count, request = requests[number]
+    asked = _asked(learned.model, learned.most_hz, seed, count, request)
+    found = []
+    for heuristic in heuristics:
+        placed, seconds = _placed(learned.model, asked, heuristic)
+        sets = [(asked[0][each], asked[1][each]) for each in placed]
+        late = [each for broker in simulated_latencies(sets, NOMINAL, seed) for each in broker]
+        found.append(_row(asked, request, heuristic, placed, seconds, late))
+    return found
 
 
-def _row(model: LatencyModel, asked: tuple[Floats, Floats], request: int, heuristic: str, seed: int) -> Row:
-    interval_ms, rate_hz = asked
-    bound_ms = np.full(len(interval_ms), BOUND_MS - MARGIN_MS)
+def _asked(model: LatencyModel, most_hz: Rates, seed: int, count: int, request: int) -> tuple[Floats, Floats]:
+    """Intervals and rates, in the order of FFD."""
+    interval_ms, rate_hz = drawn((count,), most_hz, np.random.default_rng([seed, count, request]))
+    order = np.argsort(-model.p90_ms(interval_ms[:, None], rate_hz[:, None])[:, 0], kind="stable")
+    return interval_ms[order], rate_hz[order]
+
+
+def _placed(model: LatencyModel, asked: tuple[Floats, Floats], heuristic: str) -> tuple[Placed, float]:
+    """With the processor time that it took."""
+    bound_ms = np.full(len(asked[0]), BOUND_MS - MARGIN_MS)
     begun_s = time.process_time()
-    placed = {**HEURISTICS, **SEARCHED}[heuristic](Topics(model, interval_ms, rate_hz, bound_ms))
-    seconds = time.process_time() - begun_s
-    sets = [(interval_ms[each], rate_hz[each]) for each in placed]
-    late = [each for broker in simulated_latencies(sets, NOMINAL, seed) for each in broker]
-    p90_ms = np.array([np.percentile(each, _RANK) for each in late])
+    placed = {**HEURISTICS, **SEARCHED}[heuristic](Topics(model, *asked, bound_ms))
+    return placed, time.process_time() - begun_s
+
+
+def _row(  # noqa: PLR0917  # private; its callers have them all at hand
+    asked: tuple[Floats, Floats], request: int, heuristic: str, placed: Placed, seconds: float, late: Sequence[Floats]
+) -> Row:
+    interval_ms, rate_hz = asked
+    p90_ms = np.array([np.percentile(each, RANK) for each in late])
     return Row(
         len(interval_ms),
         request,
@@ -222,8 +298,9 @@ PLACEMENT = Experiment(
         TOPICS_MISSED,
         MESSAGES_MISSED,
     ),
-    modes=("flow",),
+    modes=("flow", "live"),
     measure=measure_placement,
+    options=("seeds", "rows", "brokers"),
 )
 
 HYBRID = Experiment(
@@ -233,4 +310,5 @@ HYBRID = Experiment(
     expectations=(FEWER, SLOWER, LATER, SEARCHED_TOPICS_MISSED, SEARCHED_MESSAGES_MISSED),
     modes=("flow",),
     measure=measure_hybrid,
+    options=("seeds",),
 )

@@ -1,0 +1,1 @@
+"""`nearcast model`: how late topics are that are processed together, measured, learned and foretold."""
