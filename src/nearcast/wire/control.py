@@ -22,7 +22,9 @@ from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.homes import HomesOrder, HomesTold
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.logs import KeepOrder
-XXfrom nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
+from nearcast.wire.places import Echo, Located, Placed, PlacesOrder, PlacesTold, Position, Probe
+from nearcast.wire.processors import ProcessOrder
+from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
 AGENT_SUBJECT = "_nearcast.agent"
