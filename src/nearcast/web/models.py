@@ -224,7 +224,10 @@ class Rebalance(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """In milliseconds one way, in a plane onto which network coordinates are laid; `height_ms` is beside it."""
+    """In milliseconds one way, in a plane whose distances are nearest to those of network coordinates, heights and all.
+
+    `height_ms`: of the coordinate itself.
+    """
 
     x_ms: float
     y_ms: float

@@ -180,46 +180,35 @@ class View:
 
     # The map
 
-    @cached_property
-    def _plane(self) -> tuple[Floats, Floats] | None:
-        places = self.snapshot.places
-        return None if places is None else self.projection.fit(self.snapshot.brokers, places.brokers.vec)
-
-    def point(self, spots: Spots, at: int) -> models.Point | None:
-        if self._plane is None or math.isnan(spots.height[at]):
-            return None
-        middle, axes = self._plane
-        x, y = (1e3 * (spots.vec[at] - middle) @ axes).tolist()
-        return models.Point(round(x, 3), round(y, 3), round(1e3 * float(spots.height[at]), 3))
-
     def map(self, limit: int) -> models.Map:
         seen, places = self.snapshot, self.snapshot.places
-        named = {name: at for at, name in enumerate(seen.brokers)}
-        states = {each.name: each for each in self.status.brokers}
-        brokers = tuple(
-            models.MapBroker(
-                name,
-                seen.sites[at],
-                states[name].state if name in states else Presence.PRESENT,
-                None if places is None else self.point(places.brokers, at),
-            )
-            for name, at in sorted(named.items())
-        )
+        states = {each.name: each.state for each in self.status.brokers}
         most = sorted(self.topics, key=risk_first)[:limit]
-        topics = tuple(
+        rows = np.array([self.index[each.topic] for each in most], dtype=np.int64)
+        at: list[models.Point | None] = [None] * len(seen.brokers)
+        sides: list[list[models.Point | None]] = [[None] * len(most)] * 2
+        if places is not None:
+            plane, laid = self.projection.fit(seen.brokers, places.brokers)
+            at = _points(laid, places.brokers)
+            sides = [_points(plane.lay(side[rows]), side[rows]) for side in (places.publishers, places.subscribers)]
+        brokers = [
+            models.MapBroker(name, seen.sites[number], states.get(name, Presence.PRESENT), at[number])
+            for number, name in enumerate(seen.brokers)
+        ]
+        topics = [
             models.MapTopic(
                 each.topic,
                 each.promise,
                 each.moving,
                 each.brokers,
-                None if places is None else self.point(places.publishers, self.index[each.topic]),
-                None if places is None else self.point(places.subscribers, self.index[each.topic]),
+                sides[0][number],
+                sides[1][number],
                 each.publishers,
                 each.subscribers,
             )
-            for each in most
-        )
-        return models.Map(brokers, topics, len(self.topics) - len(most))
+            for number, each in enumerate(most)
+        ]
+        return models.Map(tuple(brokers), tuple(topics), len(self.topics) - len(most))
 
     # The whole
 
@@ -251,6 +240,15 @@ class View:
 def risk_first(each: models.Topic) -> tuple[float, float, str]:
     """What is nearest to its bound, or beyond it, first; then what is sent most."""
     return -(each.risk or 0.0), -each.bytes_out_per_s, each.topic
+
+
+def _points(laid: Floats, spots: Spots) -> list[models.Point | None]:
+    """From seconds to milliseconds; None where nobody is."""
+    rows = zip((1e3 * laid).tolist(), (1e3 * spots.height).tolist(), strict=True)
+    return [
+        None if math.isnan(x + height) else models.Point(*(round(e, 3) for e in (x, y, height)))
+        for (x, y), height in rows
+    ]
 
 
 def _kept(standing: PromiseStanding) -> Kept:
