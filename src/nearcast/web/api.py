@@ -239,6 +239,7 @@ class Api:
                 number, task.at_s, task.by, task.what, task.subject, task.reason, "refused", str(error), took_s
             )
         else:
+            self.lookout.soon()
             await self._until_written(number)
 
     async def _until_written(self, number: str) -> None:

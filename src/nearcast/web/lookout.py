@@ -4,6 +4,7 @@ Every coordinator has one, whether it leads or not: all of them answer alike, an
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Lookout:
         self._operator: Operator | None = None
         self._projection = Projection()
         self._waiting: list[asyncio.Future[None]] = []
+        self._due = asyncio.Event()
 
     @property
     def operator(self) -> Operator:
@@ -66,6 +68,10 @@ class Lookout:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         await waiting
+
+    def soon(self) -> None:
+        """Something was ordered: it is looked at without waiting."""
+        self._due.set()
 
     def changed(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -106,7 +112,10 @@ class Lookout:
                 self.trouble = str(error)
             self.changed()
             took_s = time.monotonic() - begun_s
-            await asyncio.sleep(max(self._look_s - took_s, min(_COST * took_s, 60.0) if took_s > 0.5 else 0.0, 0.05))
+            pause_s = max(self._look_s - took_s, min(_COST * took_s, 60.0) if took_s > 0.5 else 0.0, 0.05)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), pause_s)
+            self._due.clear()
 
 
 async def _loads(operator: Operator, status: Status) -> dict[str, Loaded]:

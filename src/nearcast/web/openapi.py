@@ -47,7 +47,7 @@ def _operation(each: Endpoint, known: dict[Any, Any], components: dict[str, Any]
         answers["400"] = _json("The body is no JSON.", known[Problem])
         answers["413"] = _json("The body is too large.", known[Problem])
         answers["415"] = _json(_TEXT[415], known[Problem])
-    for status in each.problems:
+    for status in sorted({*each.problems, *([404] if each.names else [])}):
         answers[str(status)] = _json(_TEXT[status], known[Problem])
     for status, text in _ALWAYS.items():
         answers[str(status)] = _json(text, known[Problem])
