@@ -101,15 +101,17 @@ def _claim(each: PaperClaim, experiments: Mapping[str, Experiment], judged: Mapp
         state, text = "not run", "no experiment yet"
     elif "does not hold" in states:
         state, text = "does not hold", f"{states.count('holds')} of {len(states)} rules hold"
+    elif "holds" not in states:
+        state, text = "not run", f"none of its {len(states)} rules was measured"
     elif "not run" in states:
-        state, text = "not run", f"{states.count('holds')} of {len(states)} rules hold, the others were not measured"
+        state, text = "holds", f"{states.count('holds')} of {len(states)} rules hold, the others were not measured"
     else:
         state, text = "holds", f"{len(states)} rules hold"
     name = escape(each.experiment)
     link = f'<a href="#{name}">{name}</a>' if each.experiment in experiments else name
     return (
-        f'<tr id="{each.id}"><td><b>{each.id}</b></td><td>{escape(each.figure)}</td><td>{escape(each.shows)}</td>'
-        f"<td>{link}</td><td>{_pill(state)}<br><small>{escape(text)}</small></td></tr>"
+        f'<tr id="{each.id}"><td class="id"><b>{each.id}</b></td><td>{escape(each.figure)}</td>'
+        f"<td>{escape(each.shows)}</td><td>{link}</td><td>{_pill(state)}<br><small>{escape(text)}</small></td></tr>"
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import operator_of
-from nearcast.cli.options import AsJson, ConfigFile, parse_seconds
+from nearcast.cli.options import AsJson, ConfigFile, Reason, parse_seconds
 from nearcast.cli.output import print_json
 from nearcast.domain.log import LogSpec
 from nearcast.domain.slo import Slo
@@ -34,6 +34,7 @@ def set_topic(
     ] = None,
     retain_bytes: Annotated[int | None, typer.Option(help="Keep so many bytes at least of the newest.")] = None,
     retain_messages: Annotated[int | None, typer.Option(help="Keep so many records at least of the newest.")] = None,
+    reason: Reason = "",
     timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the leader.")] = 30.0,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -50,12 +51,12 @@ def set_topic(
     if spec is not None:
         run(_keep(loaded, topic, spec, timeout_s, as_json))
     if slo is not None:
-        run(_set(loaded, topic, wanted, as_json))
+        run(_set(loaded, topic, wanted, reason, as_json))
 
 
-async def _set(config: Config, topic: str, slo: Slo | None, as_json: bool) -> None:
+async def _set(config: Config, topic: str, slo: Slo | None, reason: str, as_json: bool) -> None:
     async with operator_of(config) as operator:
-        await operator.promise(topic, slo)
+        await operator.promise(topic, slo, reason=reason)
     if as_json:
         print_json({"topic": topic, "slo": None if slo is None else str(slo)})
         return
