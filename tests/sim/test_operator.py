@@ -127,25 +127,26 @@ async def test_what_was_ordered_and_why_is_written_down_with_what_became_of_it(s
         await operator.promise("t", Slo.parse("p95:40ms"), reason="players complain")
         await operator.broker("drain", "b1", reason="disk is failing")
         await asyncio.sleep(30)
-    tasks: tuple[Task, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    tasks: list[Task] = []
+    decisions: list[Decision] = []
     reader = fleet.network.start_process("reader")
     async with aclosing(Journal(fleet.network.store.handle(reader.clock)).watch()) as found:
         async for values in found:
-            if values and isinstance(values[0], Task):
-                tasks = tuple(each for each in values if isinstance(each, Task))
-            else:
-                decisions = tuple(each for each in values if isinstance(each, Decision))
+            for each in values:
+                if isinstance(each, Task):
+                    tasks.append(each)
+                else:
+                    decisions.append(each)
             if tasks and decisions:
                 break
-    assert [(each.what, each.subject, each.reason, each.state) for each in tasks] == [
+    assert [(task.what, task.subject, task.reason, task.state) for task in tasks] == [
         ("move to single on b1", "topic t", "closer to players", "done"),
         ("move to single on nowhere", "topic t", "a slip", "refused"),
         ("promise p95:40ms", "topic t", "players complain", "done"),
         ("drain broker", "broker b1", "disk is failing", "done"),
     ]
     assert "'nowhere' has no agent" in tasks[1].outcome
-    reasons = [each.reason for each in decisions if not each.refused]
+    reasons = [decision.reason for decision in decisions if not decision.refused]
     assert reasons == ["asked for by operator op: closer to players", "broker 'b1' is being drained: disk is failing"]
 
 
