@@ -31,6 +31,9 @@ command -v redis-server >/dev/null || missing+=(redis-server)
 # Spark runs on Java 17 or newer: that of JAVA_HOME, as Spark itself looks for it, or the one on the PATH.
 "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' ||
     missing+=(openjdk-17-jre-headless)
+# Browser tests look at the dashboard as a person does.
+command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
+    missing+=(chromium)
 if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         # Debian would start each server as a service; nearcast starts its own, on free ports.

@@ -1,4 +1,4 @@
-"""The pipeline's web server, where it cannot be."""
+"""A web server where it cannot be."""
 
 import asyncio
 import socket
@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from nearcast.domain.errors import ConfigError
-from nearcast.pipeline.web import serving
+from nearcast.transport.web import serving
 
 
 @pytest.mark.parametrize("address", ["8780", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536"])

@@ -33,11 +33,11 @@ from nearcast.domain.channel import (
 from nearcast.domain.errors import ChannelError
 from nearcast.domain.execution import Execution
 from nearcast.pipeline.delivery import Delivery
-from nearcast.pipeline.web import serving
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.store.store import ABSENT
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, Config, load_config
+from nearcast.transport.web import serving
 from tests.live.conftest import Fleet, Result
 
 SPEC = ChannelSpec(

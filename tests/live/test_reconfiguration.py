@@ -37,7 +37,7 @@ def test_a_fleet_goes_to_a_new_protocol_while_topics_move_and_what_is_missing_is
 
 
 def test_the_demo_ends_by_itself_with_nothing_lost(kind: str) -> None:
-    argv = [sys.executable, "-m", "nearcast", "demo", "--seconds", "8", "--brokers", kind, "--json"]
+    argv = [sys.executable, "-m", "nearcast", "demo", "--seconds", "12", "--brokers", kind, "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)

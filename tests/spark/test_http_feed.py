@@ -15,7 +15,7 @@ from nearcast.pipeline.feeds import take_batch
 from nearcast.pipeline.http_source import HttpSource
 from nearcast.pipeline.inlet import MOST_BYTES, routes_to
 from nearcast.pipeline.tables import Table
-from nearcast.pipeline.web import serving
+from nearcast.transport.web import serving
 from tests.spark.conftest import memory_store, rows
 
 CALLS = Dataset("calls", "c1", parse_schema("id BIGINT"))

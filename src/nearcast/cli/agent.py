@@ -4,6 +4,8 @@ import asyncio
 import math
 import os
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 import typer
@@ -22,6 +24,7 @@ from nearcast.domain.errors import ConfigError
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, BrokerAt, Config, load_config
 from nearcast.transport.directory import Directory
+from nearcast.transport.http import parse_address
 from nearcast.transport.process import run_until_stopped, say_ready, wait_until
 
 
@@ -34,6 +37,15 @@ def run_agent(
     capacity: Annotated[
         float | None, typer.Option(metavar="BYTES/S", min=1, help="Likewise, what it can send.", show_default=False)
     ] = None,
+    *,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where it serves its metrics, instead of the configuration's web.metrics.",
+            show_default=False,
+        ),
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Run the agent of one broker, until it is stopped. A broker that is not in the file also needs `broker add`.
@@ -44,10 +56,13 @@ def run_agent(
     at = BrokerAt(loaded.added(url), "", capacity, monitor or None) if url else loaded.brokers.get(broker)
     if at is None:
         raise ConfigError(f"{loaded.path}: no broker {broker!r}; brokers are {', '.join(loaded.brokers)}: give --url")
-    raise typer.Exit(run_until_stopped(lambda stopped: _serve(loaded, broker, at, stopped)))
+    served = metrics or loaded.web.metrics
+    if served is not None:
+        parse_address(served)
+    raise typer.Exit(run_until_stopped(lambda stopped: _serve(loaded, broker, at, served, stopped)))
 
 
-async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Event) -> None:
+async def _serve(config: Config, broker: str, at: BrokerAt, served: str | None, stopped: asyncio.Event) -> None:
     name, clock, directory = f"agent-{broker}", SystemClock(), Directory(config, at.site)
     directory.learn(((broker, at.endpoint.url),) if broker not in config.brokers else ())
     letters = DeadLetters(config, broker)
@@ -70,9 +85,26 @@ async def _serve(config: Config, broker: str, at: BrokerAt, stopped: asyncio.Eve
     )
     agent.start()
     try:
-        if await wait_until(lambda: agent.connected, stopped):
-            say_ready(agent=broker)
-        await stopped.wait()
+        async with _metrics(agent, served) as url:
+            if await wait_until(lambda: agent.connected, stopped):
+                say_ready(agent=broker, **({} if url is None else {"metrics": url}))
+            await stopped.wait()
     finally:
         await agent.close()
         await letters.close()
+
+
+@asynccontextmanager
+async def _metrics(agent: Agent, address: str | None) -> AsyncIterator[str | None]:
+    """Gives the address, if there is one."""
+    if address is None:
+        yield None
+        return
+    try:
+        from nearcast.web.metrics import HandoverMetrics, RejectMetrics  # noqa: PLC0415  # an extra
+        from nearcast.web.server import serving_metrics  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(f"web.metrics: to serve at {address} pip install 'nearcast[web]'") from error
+    handovers = HandoverMetrics(agent.broker, lambda: (agent.machine.handovers()[0], len(agent.machine.forwarders)))
+    async with serving_metrics(address, handovers, RejectMetrics(agent.rejects)) as url:
+        yield url

@@ -12,8 +12,8 @@ from nearcast.store.nats_kv import NatsKvStore
 from nearcast.transport.config import BUS, Config
 
 
-def operator_of(config: Config) -> Operator:
-    name = unique_name("operator")
+def operator_of(config: Config, role: str = "operator") -> Operator:
+    name = unique_name(role)
     return Operator(name, connector(config.endpoints(), name=name), bus=BUS, dialect=config.dialect)
 
 

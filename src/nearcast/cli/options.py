@@ -24,6 +24,11 @@ Site = Annotated[
 ]
 
 
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why: kept with the order, and shown in the decisions.")
+]
+
+
 def parse_seconds(option: str, text: str | None) -> float | None:
     """Of an option like `--retain 24h`. Raises ConfigError."""
     if text is None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +17,7 @@ from nearcast.fleet.local import LocalSpec, launch, launch_own, renting_for
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.policies.registry import policy_named
 from nearcast.transport.config import Config, load_config
+from nearcast.transport.http import parse_address
 from nearcast.transport.process import run_until_stopped
 
 _EVERY_S = 5.0
@@ -54,6 +56,16 @@ def start_fleet(
         typer.Option(help="Let the leader plan by itself, every 5 s, with this policy; epulsar keeps promises."),
     ] = None,
     coordinators: Annotated[int, typer.Option(min=1, max=5, help="How many coordinators; one leads.")] = 2,
+    web: Annotated[bool, typer.Option(help="Serve the dashboard, the API and metrics.")] = True,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65_000,
+            help="Of the first coordinator's dashboard; the others have the next ones. By default free ones.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start servers, agents and coordinators on this machine, and keep them running until Ctrl-C.
@@ -75,6 +87,8 @@ def start_fleet(
             rents=True,
             cluster=cluster or 1,
             rebalance={} if policy is None else {"policy": policy, "every_s": _EVERY_S},
+            web=web and find_spec("starlette") is not None and find_spec("prometheus_client") is not None,
+            port=port or 0,
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
@@ -85,6 +99,7 @@ def start_fleet(
             "--capacity": capacity,
             "--cluster": cluster,
             "--policy": policy,
+            "--port": port,
         }
         for option, given in ours.items():
             if given is not None:
@@ -95,7 +110,9 @@ def start_fleet(
 
 async def _launch_for(supervisor: Supervisor, config: Config, coordinators: int) -> Path:
     path = config.path.resolve()
-    await launch_own(supervisor, path, config.brokers, coordinators)
+    port = 0 if config.web.address is None else parse_address(config.web.address)[1]
+    ports = [port + number for number in range(coordinators)] if port else ()
+    await launch_own(supervisor, path, config.brokers, coordinators, ports)
     return path
 
 
@@ -128,6 +145,8 @@ async def _serve(
             return
         say(f"{len(children)} processes run: {', '.join(child.name for child in children)}")
         say(f"configuration: {config}    logs: {state / 'logs'}")
+        pages = [str(child.facts["web"]) for child in children if "web" in child.facts]
+        say(f"dashboard: {'  or  '.join(pages)}" if pages else "no dashboard: pip install 'nearcast[web]' for one")
         say(
             "try `nearcast status`, `nearcast sub hello` and, elsewhere, `nearcast pub hello world`; Ctrl-C ends it all"
         )

@@ -24,7 +24,7 @@ from nearcast.domain.errors import MoveRefused
 from nearcast.domain.log import TopicLog
 from nearcast.domain.processor import Processor
 from nearcast.domain.record import Phase, TopicRecord
-from nearcast.domain.route import Strategy, brokers_of, route
+from nearcast.domain.route import Route, Strategy, brokers_of, route
 from nearcast.wire.control import Ack, Prepare, Quiet, Release, Tell
 
 
@@ -137,7 +137,23 @@ class Move:
         """Starts the next transition. One unfinished transition per topic: the one before must at least be draining.
 
         With `log`, the topic is persistent from the new epoch on. With `processor`, it is processed like that, or not.
+        Raises MoveRefused.
         """
+        target, log = self.target(strategy, brokers, log, processor)
+        routes = (*self.record.routes, target)
+        leaving = tuple(broker for broker in self.record.leaving if broker in self.record.lost)
+        return self._save(
+            replace(self.record, phase=Phase.PREPARING, routes=routes, leaving=leaving, eager=eager, log=log)
+        )
+
+    def target(
+        self,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        log: TopicLog | None = None,
+        processor: Processor | Same | None = SAME,
+    ) -> tuple[Route, TopicLog | None]:
+        """Where the next transition would lead; nothing begins. Raises MoveRefused."""
         if not (self.draining or self.finished):
             raise MoveRefused(
                 f"topic {self.record.topic!r} is still being moved to epoch {self.record.newest.epoch}"
@@ -148,8 +164,6 @@ class Move:
         lost = [broker for broker in target.brokers if broker in self.record.lost]
         if lost:
             raise MoveRefused(f"topic {self.record.topic!r} cannot move to {lost[0]!r}: its agent does not answer")
-        routes = (*self.record.routes, target)
-        leaving = tuple(broker for broker in self.record.leaving if broker in self.record.lost)
         log = log or self.record.log
         if log is not None:
             if kept is not None:
@@ -163,9 +177,7 @@ class Move:
                     " several"
                 )
             log = log.opened(target.epoch, target.brokers[0])
-        return self._save(
-            replace(self.record, phase=Phase.PREPARING, routes=routes, leaving=leaving, eager=eager, log=log)
-        )
+        return target, log
 
     def resume(self, term: int) -> list[Instruction]:
         """A new leader goes on where the one before stopped."""

@@ -170,15 +170,22 @@ class Brokers:
 
     async def carry_out(self, order: BrokerOrder) -> None:
         """Raises BrokerRefused or LeaseLost; else it is written, and goes on by itself."""
+        async with self._writing:
+            record = self.changed(order)
+            if record is not None:
+                await self._write(replace(record, reason=order.reason))
+
+    def changed(self, order: BrokerOrder) -> BrokerRecord | None:
+        """What the order makes of the broker; None where it is so already. Raises BrokerRefused."""
         match order.do:
             case "add":
-                await self.add(order.broker, order.url, order.site, order.out_bytes_per_s)
+                return self._added(order.broker, order.url, order.site, order.out_bytes_per_s)
             case "drain":
-                await self.drain(order.broker)
+                return self._drained(order.broker)
             case "cancel":
-                await self.cancel(order.broker)
+                return replace(self._must_be(order.broker, Presence.DRAINING), state=Presence.PRESENT)
             case "remove":
-                await self.remove(order.broker)
+                return self._removed(order.broker)
 
     async def rent(self) -> str:
         """One more server, under a name that no broker ever had. Raises as `add` does."""
@@ -190,43 +197,53 @@ class Brokers:
     async def add(self, name: str, url: str = "", site: str = "", out_bytes_per_s: float | None = None) -> None:
         """Without `url`, a server is rented."""
         async with self._writing:
-            must_be_name(name)
-            record = self._find(name)
-            if record is not None and record.state is not Presence.REMOVED:
-                raise BrokerRefused(f"broker {name!r} is there already ({record.state.value})")
-            if not url and self._fleet.provisioner is None:
-                raise BrokerRefused(
-                    f"broker {name!r} has no address, and nobody here rents servers: give --url, or say in the"
-                    " coordinators' configuration who does ([provisioner])"
-                )
-            await self._write(BrokerRecord(name, Presence.JOINING, _bare(url), site, out_bytes_per_s, rented=not url))
+            await self._write(self._added(name, url, site, out_bytes_per_s))
 
     async def drain(self, name: str) -> None:
         async with self._writing:
-            record = self._must_be(name, Presence.PRESENT, Presence.DRAINING)
-            if record.state is Presence.DRAINING:
-                return
-            rest = [each for each in self.present if each != name]
-            if len(rest) < self._fleet.minimum:
-                raise BrokerRefused(
-                    f"without broker {name!r} there are {len(rest)} left ({', '.join(rest) or 'none'});"
-                    f" the configured minimum is {self._fleet.minimum}"
-                )
-            in_ring = record.in_ring or name in self._leader.ring.brokers
-            await self._write(replace(record, state=Presence.DRAINING, in_ring=in_ring))
+            record = self._drained(name)
+            if record is not None:
+                await self._write(record)
 
     async def cancel(self, name: str) -> None:
         """What has moved away stays there."""
         async with self._writing:
-            record = self._must_be(name, Presence.DRAINING)
-            await self._write(replace(record, state=Presence.PRESENT))
+            await self._write(replace(self._must_be(name, Presence.DRAINING), state=Presence.PRESENT))
 
     async def remove(self, name: str) -> None:
         async with self._writing:
-            record = self._must_be(name, Presence.JOINING, Presence.DRAINING, Presence.LEAVING)
-            if record.state is Presence.DRAINING:
-                self._must_be_empty(name)
-            await self._write(replace(record, state=Presence.LEAVING))
+            await self._write(self._removed(name))
+
+    def _added(self, name: str, url: str, site: str, out_bytes_per_s: float | None) -> BrokerRecord:
+        must_be_name(name)
+        record = self._find(name)
+        if record is not None and record.state is not Presence.REMOVED:
+            raise BrokerRefused(f"broker {name!r} is there already ({record.state.value})")
+        if not url and self._fleet.provisioner is None:
+            raise BrokerRefused(
+                f"broker {name!r} has no address, and nobody here rents servers: give --url, or say in the"
+                " coordinators' configuration who does ([provisioner])"
+            )
+        return BrokerRecord(name, Presence.JOINING, _bare(url), site, out_bytes_per_s, rented=not url)
+
+    def _drained(self, name: str) -> BrokerRecord | None:
+        record = self._must_be(name, Presence.PRESENT, Presence.DRAINING)
+        if record.state is Presence.DRAINING:
+            return None
+        rest = [each for each in self.present if each != name]
+        if len(rest) < self._fleet.minimum:
+            raise BrokerRefused(
+                f"without broker {name!r} there are {len(rest)} left ({', '.join(rest) or 'none'});"
+                f" the configured minimum is {self._fleet.minimum}"
+            )
+        in_ring = record.in_ring or name in self._leader.ring.brokers
+        return replace(record, state=Presence.DRAINING, in_ring=in_ring)
+
+    def _removed(self, name: str) -> BrokerRecord:
+        record = self._must_be(name, Presence.JOINING, Presence.DRAINING, Presence.LEAVING)
+        if record.state is Presence.DRAINING:
+            self._must_be_empty(name)
+        return replace(record, state=Presence.LEAVING)
 
     def _must_be_empty(self, name: str) -> None:
         left = self.left(name)
@@ -383,7 +400,8 @@ class Brokers:
             if not brokers:
                 raise MoveRefused(f"topic {topic!r} finds no other broker than {name!r}")
             leader.begin(topic, route.strategy, brokers)
-            leader.drained(topic, brokers, route, f"broker {name!r} is being drained")
+            why = f"broker {name!r} is being drained" + (record.reason and f": {record.reason}")
+            leader.drained(topic, brokers, route, why)
             routes.update(brokers)
 
     async def _rejoin(self, record: BrokerRecord) -> None:

@@ -60,6 +60,7 @@ from nearcast.wire.control import (
     Ack,
     Alive,
     Answered,
+    DryRun,
     Frozen,
     LoadOrder,
     MoveOrder,
@@ -145,7 +146,7 @@ class Coordinator:
         self._moves = Moves(
             self, clock, self._crew, saved=self._saved, see_to=self.logs.see_to, changed=self._set_alarm
         )
-        self._orders = Orders(self, self._answer, clock, self._crew)
+        self._orders = Orders(self, self._answer, Journal(journal or store), clock, self._crew)
         settle_s, loop = self.timing.retry_s + self.timing.linger_s, loop or LoopSettings()
         homes = homes or HomesSettings()
         self.homes = SubscriberHomes(self, homes, loop.settings, clock=clock, crew=self._crew, chance=chance)
@@ -208,6 +209,15 @@ class Coordinator:
         `stay`: the topic is there already, which is not refused where a broker takes nothing new. `log`: it becomes
         persistent with this move; `processor`: it is processed like that from then on, or not any more.
         """
+        self._must_take(topic, brokers, stay=stay)
+        self._moves.begin(topic, strategy, brokers, eager=eager, log=log, processor=processor)
+
+    def foreseen(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> tuple[Route, Route]:
+        """Where the topic is, and where `begin` would bring it; nothing begins. Raises as `begin` does."""
+        self._must_take(topic, brokers, stay=False)
+        return self._moves.foreseen(topic, strategy, brokers)
+
+    def _must_take(self, topic: str, brokers: tuple[str, ...], *, stay: bool) -> None:
         self.must_lead()
         validate_topic(topic)
         if not stay:
@@ -217,7 +227,6 @@ class Coordinator:
                 self.brokers.must_take(broker)
             self.agents.must_answer(broker, self._clock.now())
             self.logs.must_take(topic, broker)
-        self._moves.begin(topic, strategy, brokers, eager=eager, log=log, processor=processor)
 
     async def move(
         self,
@@ -417,6 +426,7 @@ class Coordinator:
                 | SnapshotOrder()
                 | PlacesOrder()
                 | HomesOrder()
+                | DryRun()
             ):
                 self._orders.take(message)
             case _:

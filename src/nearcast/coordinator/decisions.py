@@ -129,6 +129,13 @@ class Decisions:
         self._write(decision)
         return opened
 
+    def forecast(self, topic: str, brokers: tuple[str, ...], slo: Slo | None = None) -> Forecast:
+        """What would come of a move there, that no policy for promises made; of the promise that is, or of `slo`."""
+        now = self._clock.now()
+        told = [(broker, place) for broker, place, _ in self._leader.places.of(topic, now)]
+        slo = slo or self._leader.promises.slos.get(topic)
+        return _forecast(told, self._leader.places.brokers(now), slo, brokers)
+
     def taken_over(self, records: list[TopicRecord]) -> None:
         """Moves that an earlier leader decided on, and that are not over."""
         self._open.clear()

@@ -79,6 +79,11 @@ class Moves:
         self.machines[topic] = move
         self.do(topic, begun)
 
+    def foreseen(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> tuple[Route, Route]:
+        """Where the topic is, and where a move would bring it; nothing begins. Raises MoveRefused."""
+        move = self.machines.get(topic) or self._implied(topic)
+        return move.record.newest, move.target(strategy, brokers)[0]
+
     async def told(self, topic: str) -> int:
         """The epoch of the move that was just begun, when every agent has been told.
 

@@ -27,6 +27,7 @@ from nearcast.wire.brokers import BrokerDoing, BrokerOrder
 from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Answered,
+    DryRun,
     Loaded,
     LoadOrder,
     MoveOrder,
@@ -44,7 +45,7 @@ from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import PlacesOrder, PlacesTold
 from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
-from nearcast.wire.rebalancing import Doing, RebalanceOrder, Rebalancing
+from nearcast.wire.rebalancing import Doing, Foreseen, RebalanceOrder, Rebalancing
 from nearcast.wire.rejects import Rejects
 
 _A = TypeVar("_A", bound=Answered)
@@ -106,10 +107,32 @@ class Operator:
                 if left_s <= _ASK_AGAIN_S:
                     raise
 
-    async def rebalance(self, do: Doing, *, policy: str = "", plan: int = 0, timeout_s: float = 10.0) -> Rebalancing:
+    async def rebalance(
+        self, do: Doing, *, policy: str = "", plan: int = 0, reason: str = "", timeout_s: float = 10.0
+    ) -> Rebalancing:
         """The plan in question, and how far it is. Raises LeaseLost when nobody leads."""
         number = next(self._numbers)
-        return await self._ask(RebalanceOrder(self.name, number, do, policy, plan), number, Rebalancing, timeout_s)
+        order = RebalanceOrder(self.name, number, do, policy, plan, reason)
+        return await self._ask(order, number, Rebalancing, timeout_s)
+
+    async def foresee(
+        self, order: MoveOrder | BrokerOrder | PromiseOrder | RebalanceOrder, *, timeout_s: float = 10.0
+    ) -> Foreseen:
+        """What the order would do, which is not carried out. Raises LeaseLost when nobody leads."""
+        number = next(self._numbers)
+        return await self._ask(DryRun(self.name, number, order), number, Foreseen, timeout_s)
+
+    async def carry_out(
+        self, order: MoveOrder | BrokerOrder | PromiseOrder | RebalanceOrder, *, timeout_s: float = 30.0
+    ) -> Outcome | Rebalancing:
+        """What became of an order with a number that `numbered` gave. Raises LeaseLost when nobody leads."""
+        if isinstance(order, RebalanceOrder):
+            return await self._ask(order, order.number, Rebalancing, timeout_s)
+        return await self._ask(order, order.number, Outcome, timeout_s)
+
+    def numbered(self) -> int:
+        """For an order that is made elsewhere."""
+        return next(self._numbers)
 
     async def broker(
         self,
@@ -119,19 +142,20 @@ class Operator:
         url: str = "",
         site: str = "",
         out_bytes_per_s: float | None = None,
+        reason: str = "",
         timeout_s: float = 10.0,
     ) -> None:
         """Returns when the order is written; how far it is, `status` says. Raises BrokerRefused, or LeaseLost."""
         number = next(self._numbers)
-        order = BrokerOrder(self.name, number, do, name, url, site, out_bytes_per_s)
+        order = BrokerOrder(self.name, number, do, name, url, site, out_bytes_per_s, reason)
         outcome = await self._ask(order, number, Outcome, timeout_s)
         if outcome.refused:
             raise BrokerRefused(outcome.refused)
 
-    async def promise(self, topic: str, slo: Slo | None, *, timeout_s: float = 10.0) -> None:
+    async def promise(self, topic: str, slo: Slo | None, *, reason: str = "", timeout_s: float = 10.0) -> None:
         """Returns when it is written; None for no promise. Raises ConfigError, or LeaseLost when nobody leads."""
         number = next(self._numbers)
-        order = PromiseOrder(self.name, number, topic, "" if slo is None else str(slo))
+        order = PromiseOrder(self.name, number, topic, "" if slo is None else str(slo), reason)
         outcome = await self._ask(order, number, Outcome, timeout_s)
         if outcome.refused:
             raise ConfigError(outcome.refused)
@@ -147,21 +171,27 @@ class Operator:
             raise LogRefused(outcome.refused)
         return outcome.epoch
 
-    async def process(self, topic: str, processor: Processor | None, *, timeout_s: float = 30.0) -> int:
+    async def process(
+        self, topic: str, processor: Processor | None, *, reason: str = "", timeout_s: float = 30.0
+    ) -> int:
         """Has the topic's messages processed like this, or not any more. The epoch from which on it is so.
 
         Raises MoveRefused, or LeaseLost when nobody leads.
         """
         number = next(self._numbers)
-        outcome = await self._ask(ProcessOrder(self.name, number, topic, processor), number, Outcome, timeout_s)
+        order = ProcessOrder(self.name, number, topic, processor, reason)
+        outcome = await self._ask(order, number, Outcome, timeout_s)
         if outcome.refused:
             raise MoveRefused(outcome.refused)
         return outcome.epoch
 
-    async def standings(self, topic: str = "", *, timeout_s: float = 3.0) -> Standings:
-        """How promises stand: one topic's, or all. Raises LeaseLost when nobody leads."""
+    async def standings(self, topic: str = "", *, every: bool = False, timeout_s: float = 3.0) -> Standings:
+        """How promises stand: one topic's, or all; with `every`, also what is measured of topics that have none.
+
+        Raises LeaseLost when nobody leads.
+        """
         number = next(self._numbers)
-        return await self._ask(StandingOrder(self.name, number, topic), number, Standings, timeout_s)
+        return await self._ask(StandingOrder(self.name, number, topic, every), number, Standings, timeout_s)
 
     async def places(self, topic: str = "", *, timeout_s: float = 3.0) -> PlacesTold:
         """Where brokers are, and the clients of a topic. Raises LeaseLost when nobody answers."""

@@ -1,27 +1,28 @@
-"""What operators ask whoever leads, and what they are answered."""
+"""What operators ask whoever leads, and what they are answered. What changes something is written down, and why."""
 
+import logging
 import zlib
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from nearcast.coordinator.agents import Agents
-from nearcast.coordinator.brokers import Brokers
-from nearcast.coordinator.decisions import Decisions, Why
+from nearcast.coordinator.decisions import Why
+from nearcast.coordinator.foresight import Foreseeing, Foresight
 from nearcast.coordinator.homes import SubscriberHomes
-from nearcast.coordinator.leader import Leader
+from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.logs import Logs
-from nearcast.coordinator.places import BrokerPlaces
 from nearcast.coordinator.processors import Processors
-from nearcast.coordinator.promises import Promises
-from nearcast.coordinator.rebalancer import Rebalancer
 from nearcast.coordinator.reports import Reports
 from nearcast.domain.decision import OPERATOR
-from nearcast.domain.errors import NearcastError
+from nearcast.domain.errors import NearcastError, StoreDown, StoreError
 from nearcast.domain.snapshot_json import write_snapshot
+from nearcast.domain.task import MOST_TASKS, Task
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.brokers import BrokerOrder
-from nearcast.wire.control import Answered, LoadOrder, MoveOrder, Order, Outcome, Status, StatusOrder
+from nearcast.wire.control import Answered, DryRun, LoadOrder, MoveOrder, Order, Outcome, Status, StatusOrder
 from nearcast.wire.homes import HomesOrder
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import PlacesOrder, PlacesTold
@@ -32,29 +33,62 @@ from nearcast.wire.rebalancing import RebalanceOrder
 Answer = Callable[[str, Answered], None]
 """To this asker."""
 
+Ordered = MoveOrder | BrokerOrder | PromiseOrder | KeepOrder | ProcessOrder | RebalanceOrder
+"""What changes something."""
 
-class Asked(Leader, Protocol):
+_log = logging.getLogger(__name__)
+
+
+def task_id(asker: str, number: int) -> str:
+    """What an order is written down as; names of askers are unique."""
+    return f"{asker}.{number}"
+
+
+def _described(order: Ordered) -> tuple[str, str]:
+    """What is ordered, in words, and of what."""
+    match order:
+        case MoveOrder():
+            return f"move to {order.strategy.value} on {', '.join(order.brokers)}", f"topic {order.topic}"
+        case BrokerOrder():
+            return f"{order.do} broker" if order.do != "cancel" else "cancel the drain", f"broker {order.broker}"
+        case PromiseOrder():
+            return f"promise {order.slo or 'nothing'}", f"topic {order.topic}"
+        case KeepOrder():
+            return "keep messages", f"topic {order.topic}"
+        case ProcessOrder():
+            return f"process by {order.processor}" if order.processor else "process no more", f"topic {order.topic}"
+        case RebalanceOrder():
+            return f"{order.do} rebalance", f"plan {order.plan}" if order.plan else "plan"
+
+
+def _over(task: Task, now_s: float, refused: str = "", *, epoch: int = 0) -> Task:
+    took_s = round(max(0.0, now_s - task.at_s), 3)
+    if refused:
+        return replace(task, state="refused", outcome=refused, took_s=took_s)
+    return replace(task, state="done", outcome=f"epoch {epoch}" if epoch else "", took_s=took_s)
+
+
+class Asked(Foreseeing, Protocol):
     """The coordinator, as its operators see it."""
 
     name: str
     agents: Agents
-    brokers: Brokers
     reports: Reports
-    places: BrokerPlaces
-    promises: Promises
-    decisions: Decisions
     logs: Logs
     processors: Processors
     homes: SubscriberHomes
-    rebalancer: Rebalancer
 
 
 class Orders:
-    def __init__(self, leader: Asked, answer: Answer, clock: Clock, crew: Crew) -> None:
+    def __init__(self, leader: Asked, answer: Answer, journal: Journal, clock: Clock, crew: Crew) -> None:
         self._leader = leader
         self._answer = answer
+        self._journal = journal
         self._clock = clock
         self._crew = crew
+        self._foresight = Foresight(leader, clock)
+        self._unwritten: deque[Task] = deque(maxlen=MOST_TASKS)
+        self._writing = False
 
     def take(self, order: Order) -> None:
         leader = self._leader
@@ -64,14 +98,19 @@ class Orders:
             case LoadOrder():
                 self._answer(order.asker, leader.reports.answer(order, self._clock.now()))
             case RebalanceOrder():
-                self._answer(order.asker, leader.rebalancer.answer(order))
+                found = leader.rebalancer.answer(order)
+                self._answer(order.asker, found)
+                if order.do in {"apply", "stop"}:
+                    self._note_soon(_over(self._task(order), self._clock.wall(), found.refused))
+            case DryRun():
+                self._answer(order.asker, self._foresight.answer(order))
             case StatusOrder():
                 self._answer(order.asker, self._status(order.number))
             case StandingOrder():
                 self._answer(order.asker, leader.promises.answer(order, leader.places, self._clock.now()))
             case PlacesOrder():
-                found = leader.places.with_topic(order.topic, self._clock.now())
-                self._answer(order.asker, PlacesTold(order.number, found))
+                places = leader.places.with_topic(order.topic, self._clock.now())
+                self._answer(order.asker, PlacesTold(order.number, places))
             case HomesOrder():
                 self._answer(order.asker, leader.homes.answer(order))
             case SnapshotOrder():
@@ -79,7 +118,8 @@ class Orders:
                     self._answer(order.asker, part)
 
     async def _carry_out(self, order: MoveOrder | BrokerOrder | PromiseOrder | KeepOrder | ProcessOrder) -> None:
-        epoch = 0
+        epoch, task = 0, self._task(order)
+        self._note_soon(task)
         try:
             match order:
                 case MoveOrder():
@@ -96,8 +136,36 @@ class Orders:
                     epoch = await self._leader.processors.carry_out(order)
         except NearcastError as error:
             self._answer(order.asker, Outcome(order.number, 0, str(error)))
+            self._note_soon(_over(task, self._clock.wall(), str(error)))
         else:
             self._answer(order.asker, Outcome(order.number, epoch))
+            self._note_soon(_over(task, self._clock.wall(), epoch=epoch))
+
+    def _task(self, order: Ordered) -> Task:
+        what, subject = _described(order)
+        at_s = round(self._clock.wall(), 3)
+        return Task(task_id(order.asker, order.number), at_s, order.asker, what, subject, getattr(order, "reason", ""))
+
+    def _note_soon(self, task: Task) -> None:
+        """In the order in which they came; nobody waits for it."""
+        self._unwritten.append(task)
+        if not self._writing:
+            self._writing = True
+            self._crew.start(self._write_all(), "orders are written down")
+
+    async def _write_all(self) -> None:
+        try:
+            while self._unwritten:
+                try:
+                    await self._journal.note(self._unwritten[0])
+                except StoreDown:
+                    await self._clock.sleep(self._leader.timing.retry_s)
+                    continue
+                except StoreError as error:
+                    _log.error("an order is not written down: %s", error)
+                self._unwritten.popleft()
+        finally:
+            self._writing = False
 
     def _snapshot(self, number: int) -> list[SnapshotPart]:
         try:

@@ -57,6 +57,10 @@ class BrokerPlaces:
         """By name, each with all its topics."""
         return tuple(replace(each.place, topics=tuple(each.whole.topics.values())) for each in self._fresh(now))
 
+    def topics(self, now: float) -> list[str]:
+        """All that anybody has told of, by name."""
+        return sorted({topic for each in self._fresh(now) for topic in each.whole.topics})
+
     def brokers(self, now: float) -> tuple[BrokerPlace, ...]:
         """By name, without topics: as many as there are, this is cheap."""
         return self.with_topic("", now)

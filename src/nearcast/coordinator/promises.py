@@ -48,6 +48,8 @@ class Promises:
 
     def answer(self, order: StandingOrder, places: BrokerPlaces, now: float) -> Standings:
         wanted = [order.topic] if order.topic else sorted(self.slos)
+        if order.every:
+            wanted += [topic for topic in places.topics(now) if topic not in self.slos]
         found = tuple(
             self.standing(topic, [place for _, place, _ in places.of(topic, now)]) for topic in wanted[:MOST_STANDINGS]
         )

@@ -98,6 +98,7 @@ class Rebalancer:
         self._crew = crew
         self._settle_s = settle_s
         self._plans: dict[int, Plan] = {}
+        self._why: dict[int, str] = {}  # what an operator said of the plan that is being carried out
         self._last = 0
         self._running: tuple[int, Execution] | None = None
         self._planned_s: float | None = None
@@ -141,7 +142,8 @@ class Rebalancer:
                 case "plan":
                     return self._told(order.number, self._propose(order.policy or self._loop.policy))
                 case "apply":
-                    return self._told(order.number, self._apply(order.plan))
+                    why = f"applied by operator {order.asker}: {order.reason}" if order.reason else ""
+                    return self._told(order.number, self._apply(order.plan, why))
                 case "stop":
                     self._stop()
             number = self._running[0] if self._running is not None else 0
@@ -160,12 +162,16 @@ class Rebalancer:
             del self._plans[number]
         return self._last
 
-    def _apply(self, number: int) -> int:
+    def proposed(self, number: int) -> Plan:
+        """A plan that was shown. Raises MoveRefused."""
         plan = self._plans.get(number)
         if plan is None:
             known = ", ".join(map(str, self._plans)) or "none"
             raise MoveRefused(f"plan {number} is not known to this leader (known: {known}); make one anew")
-        self._begin(number, plan, self._loop.at_once)
+        return plan
+
+    def _apply(self, number: int, why: str = "") -> int:
+        self._begin(number, self.proposed(number), self._loop.at_once, why)
         return number
 
     def carry_out(self, plan: Plan, *, at_once: int) -> Execution:
@@ -173,12 +179,24 @@ class Rebalancer:
         self._last += 1
         return self._begin(self._last, plan, at_once)
 
-    def _begin(self, number: int, plan: Plan, at_once: int) -> Execution:
+    def must_be_applicable(self, number: int, plan: Plan) -> Snapshot:
+        """What it was held against. Raises MoveRefused."""
         if self._running is not None and not self._over(self._running[1]):
             raise MoveRefused(f"plan {self._running[0]} is being carried out; stop it first, or wait")
         now = self.seen()
         if against := objections(plan, now, most=self._loop.most_moves):
             raise MoveRefused(f"plan {number} cannot be applied now: {'; '.join(against[:5])}; make one anew")
+        return now
+
+    def must_be_running(self) -> Execution:
+        """The plan that is being carried out. Raises MoveRefused when there is none."""
+        if self._running is None or self._over(self._running[1]):
+            raise MoveRefused("no plan is being carried out")
+        return self._running[1]
+
+    def _begin(self, number: int, plan: Plan, at_once: int, why: str = "") -> Execution:
+        """`why`: what an operator said."""
+        now = self.must_be_applicable(number, plan)
         execution = Execution(plan, at_once, self._clock.now())
         self._running = (number, execution)
         if plan.steps:
@@ -187,13 +205,12 @@ class Rebalancer:
         if plan.rent:
             self._crew.start(self._rent(plan.rent), "servers are rented")
         self._leader.homes.carry_out(plan)
+        self._why = {number: why}
         self._go_on(number, execution)
         return execution
 
     def _stop(self) -> None:
-        if self._running is None or self._over(self._running[1]):
-            raise MoveRefused("no plan is being carried out")
-        self._running[1].stop()
+        self.must_be_running().stop()
         self._leader.homes.stop()
 
     def _over(self, execution: Execution) -> bool:
@@ -212,7 +229,8 @@ class Rebalancer:
 
     async def _carry_out(self, number: int, execution: Execution, step: Step) -> None:
         refused = ""
-        why = Why(execution.plan.policy, step.reason, number, step.forecast)
+        reason = f"{step.reason}; {said}" if (said := self._why.get(number)) else step.reason
+        why = Why(execution.plan.policy, reason, number, step.forecast)
         try:
             while not self._leader.movable(step.topic):  # its move before is just being ended
                 await self._clock.sleep(_LOOK_S)

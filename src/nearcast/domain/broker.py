@@ -43,6 +43,7 @@ class BrokerRecord:
     """`url` is empty where every process has it from its own file, and until a rented server runs.
 
     `in_ring`: it was in the ring when it was to be drained, and goes back into it if it is kept after all.
+    `reason`: why whoever ordered it last did so, in its own words.
     """
 
     name: str
@@ -52,6 +53,7 @@ class BrokerRecord:
     out_bytes_per_s: float | None = None
     rented: bool = False
     in_ring: bool = False
+    reason: str = ""
 
     @property
     def counts(self) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -40,7 +40,8 @@ class LocalSpec:
     `bus_s` the control bus, and the store with it, is so far from every site (or from each), as a cloud is;
     coordinators are beside it. `out_bytes_per_s` and `most` are what is configured of each broker. With `rents`, the
     configuration says that further servers can be had (see `rental.renting`, which provides them). `rebalance`,
-    `homes` and `timing` are the tables of that name in the configuration.
+    `homes` and `timing` are the tables of that name in the configuration. With `web`, coordinators serve API and
+    dashboard, the first of them at `port` and each other at the next one (0: at free ones), and agents their metrics.
     """
 
     sites: int = 3
@@ -62,6 +63,8 @@ class LocalSpec:
     rebalance: dict[str, str | float] = field(default_factory=dict)
     homes: dict[str, str | float] = field(default_factory=dict)
     cluster: int = 1
+    web: bool = False
+    port: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.cluster <= _MOST_SERVERS:
@@ -107,16 +110,21 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
         key.write_text(new_key())
     config = state / CONFIG_FILE
     config.write_text(_config_text(spec, bus.endpoint.url, sites, links))
-    await launch_own(supervisor, config, spec.brokers, spec.coordinators)
+    ports = [spec.port + number if spec.port else free_port() for number in range(spec.coordinators)]
+    await launch_own(supervisor, config, spec.brokers, spec.coordinators, ports if spec.web else ())
     return config
 
 
-async def launch_own(supervisor: Supervisor, config: Path, brokers: Iterable[str], coordinators: int) -> None:
-    """Starts nearcast's own processes for servers that run already."""
+async def launch_own(
+    supervisor: Supervisor, config: Path, brokers: Iterable[str], coordinators: int, ports: Sequence[int] = ()
+) -> None:
+    """Starts nearcast's own processes for servers that run already. `ports`: where coordinators serve HTTP."""
     for broker in brokers:
         await supervisor.start(own_command(f"agent-{broker}", "agent", ("agent", "--broker", broker), config))
     for number in range(1, coordinators + 1):
-        await supervisor.start(own_command(f"coordinator-{number}", "coordinator", ("coordinator",), config))
+        # A port of its own, not a free one each time: after a restart it is where it was.
+        web = ("--web", f"{HOST}:{ports[number - 1]}") if ports else ()
+        await supervisor.start(own_command(f"coordinator-{number}", "coordinator", ("coordinator", *web), config))
 
 
 def renting_for(supervisor: Supervisor, spec: LocalSpec) -> AbstractAsyncContextManager[Rental]:
@@ -194,6 +202,8 @@ def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tu
         parts.append(f'\n[[way]]\nsite = "{site}"\nbroker = "{broker}"\nurl = "{way}"')
         if further:
             parts.append(f"servers = {json.dumps(further)}")
+    if spec.web:
+        parts.append(f'\n[web]\nmetrics = "{HOST}:0"')
     if spec.rents:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
     for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance), ("homes", spec.homes)):

@@ -35,10 +35,31 @@ class Result:
     claims: tuple[Claim, ...]
     metrics: dict[str, Any]
     artifacts: tuple[str, ...]
+    command: str = ""  # what makes it again; earlier versions did not say
 
     def to_json(self) -> bytes:
         """The bytes of `result.json`."""
         return msgspec.json.format(msgspec.json.encode(self, enc_hook=_plain), indent=2) + b"\n"
+
+
+def command_for(experiment: str, settings: RunSettings) -> str:
+    """What to type for the same run. Files are named as they were given."""
+    given = {
+        "mode": settings.mode,
+        "seed": settings.seed,
+        "seeds": settings.seeds,
+        "brokers": settings.brokers,
+        "latency-matrix": settings.latency_matrix and settings.latency_matrix.name,
+        "popularity": settings.popularity and settings.popularity.name,
+        "duration": settings.duration_s and f"{settings.duration_s:g}",
+        "rate": settings.rate_hz and f"{settings.rate_hz:g}",
+    }
+    switches = ("quick", "faults", "elastic", "recorded")
+    parts = [f"--{name} {value}" for name, value in given.items() if value is not None]
+    parts += [f"--{name}" for name in switches if getattr(settings, name)]
+    parts += ["--data DIR"] if settings.data is not None else []
+    parts += ["--spark"] if settings.spark is not None else []
+    return " ".join(("nearcast lab run", experiment, *parts))
 
 
 def run_directory(root: Path, experiment: str, settings: RunSettings) -> Path:
@@ -86,6 +107,7 @@ def write_result(directory: Path, experiment: str, settings: RunSettings, outcom
                 outcome.claims,
                 dict(outcome.metrics),
                 artifacts,
+                command_for(experiment, settings),
             )
             (Path(staging) / RESULT_FILE).write_bytes(result.to_json())
             (directory / RESULT_FILE).unlink(missing_ok=True)
@@ -112,9 +134,14 @@ def read_result(directory: Path) -> Result:
 
 def results_under(root: Path) -> list[Result]:
     """Every result in any directory below `root`, the one written last first."""
+    return [result for _, result in located_results(root)]
+
+
+def located_results(root: Path) -> list[tuple[Path, Result]]:
+    """The same, each with its directory."""
     paths = [path for path in root.rglob(RESULT_FILE) if not path.parent.name.startswith(PARTIAL)]
     paths.sort(key=lambda path: (-path.stat().st_mtime_ns, path))
-    return [read_result(path.parent) for path in paths]
+    return [(path.parent, read_result(path.parent)) for path in paths]
 
 
 def _artifacts_of(directory: Path) -> tuple[str, ...]:

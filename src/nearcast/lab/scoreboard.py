@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nearcast.lab.experiment import Experiment
 from nearcast.lab.result import Result
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +25,21 @@ class ScoreRow:
     quick: bool | None = None
 
 
+def newest_of(results: Iterable[tuple[Result, _T]]) -> dict[tuple[str, str, str], tuple[float | None, _T]]:
+    """By experiment, claim and statement: what was measured by the first that did, and what came with that result."""
+    found: dict[tuple[str, str, str], tuple[float | None, _T]] = {}
+    for result, beside in results:
+        for claim in result.claims:
+            found.setdefault((result.experiment, claim.id, claim.statement), (claim.measured, beside))
+    return found
+
+
 def scoreboard(experiments: Mapping[str, Experiment], results: Iterable[Result]) -> tuple[ScoreRow, ...]:
     """A row per expectation, in the registry's order, from the first of `results` (newest first) that measured it.
 
     What was measured is judged by the rule as it reads now, not by what the result says of itself.
     """
-    measured: dict[tuple[str, str, str], tuple[Result, float | None]] = {}
-    for result in results:
-        for claim in result.claims:
-            measured.setdefault((result.experiment, claim.id, claim.statement), (result, claim.measured))
+    measured = newest_of((result, result) for result in results)
     rows = []
     for experiment in experiments.values():
         for one in experiment.expectations:
@@ -38,7 +47,7 @@ def scoreboard(experiments: Mapping[str, Experiment], results: Iterable[Result])
             if found is None:
                 rows.append(ScoreRow(experiment.name, one.id, one.statement, one.expected))
                 continue
-            result, value = found
+            value, result = found
             rows.append(
                 ScoreRow(
                     experiment.name,

@@ -190,7 +190,7 @@ class Pipeline:
         """What feeds from http are handed, while there are any."""
         try:
             from nearcast.pipeline.inlet import routes_to  # noqa: PLC0415  # an extra
-            from nearcast.pipeline.web import serving  # noqa: PLC0415
+            from nearcast.transport.web import serving  # noqa: PLC0415
         except ImportError as error:
             raise ConfigError("feeds from http need a web server: pip install 'nearcast[web]'") from error
         async with serving(routes_to(self._inlets), self.http) as url:
@@ -215,7 +215,7 @@ class Pipeline:
         """Results to the agents of those who subscribe, while there are channels."""
         try:
             from nearcast.pipeline.delivery import Delivery  # noqa: PLC0415  # an extra
-            from nearcast.pipeline.web import serving  # noqa: PLC0415
+            from nearcast.transport.web import serving  # noqa: PLC0415
         except ImportError as error:
             raise ConfigError("subscriptions need a web server: pip install 'nearcast[web]'") from error
         config = self.config

@@ -38,6 +38,10 @@ password = "secret"                   # or NEARCAST_ADDED_PASSWORD
 socket = "provisioner.sock"           # of a `nearcast up`, which writes this
 minimum = 1                           # brokers that are never drained
 
+[web]                                 # optional: without it, nothing is served over HTTP
+address = "127.0.0.1:8790"            # of each coordinator: API, dashboard, metrics; port 0 is a free one
+metrics = "127.0.0.1:0"               # optional: of each agent and pipeline, its metrics
+
 [pipeline]                            # optional: of feeds and datasets
 folder = "pipeline"                   # where tables are: every process of Spark must see it by this name
 
@@ -80,6 +84,7 @@ from nearcast.policies.epulsar import NAME as EPULSAR
 from nearcast.policies.settings import Settings
 from nearcast.predict.latency_model import model_from_json
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
+from nearcast.transport.http import parse_address
 from nearcast.wire.dialect import NEWEST, Dialect
 
 BUS = "_control"
@@ -131,6 +136,11 @@ class _Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     folder: str = "pipeline"
 
 
+class _Web(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    address: str | None = None
+    metrics: str | None = None
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     control: _Control
     broker: tuple[_Broker, ...]
@@ -145,6 +155,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     added: _Added = _Added()
     provisioner: _Provisioner = _Provisioner()
     pipeline: _Pipeline = _Pipeline()
+    web: _Web = _Web()
     timing: dict[str, float] = {}
     rebalance: dict[str, object] = {}
     homes: dict[str, object] = {}
@@ -166,6 +177,14 @@ class Access:
 
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """Where a coordinator serves its API and dashboard, and an agent or a pipeline its metrics: HOST:PORT, or None."""
+
+    address: str | None = None
+    metrics: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +212,7 @@ class Config:
     sampled_messages: int = 250
     tables: Path = Path("pipeline")  # the folder of the pipeline
     homes: HomesSettings = field(default_factory=HomesSettings)
+    web: Web = Web()
 
     @property
     def counts(self) -> bool:
@@ -292,6 +312,7 @@ def load_config(path: Path | None = None) -> Config:
         raw.sampled_messages,
         (path.parent / raw.pipeline.folder).absolute(),
         _homes(raw, path),
+        _web(raw.web, path),
     )
 
 
@@ -445,6 +466,15 @@ def _homes(raw: _File, path: Path) -> HomesSettings:
         return msgspec.convert(raw.homes, HomesSettings)
     except (ConfigError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: homes: {error}") from error
+
+
+def _web(raw: _Web, path: Path) -> Web:
+    for key, value in (("address", raw.address), ("metrics", raw.metrics)):
+        try:
+            parse_address(value if value is not None else "localhost:0")
+        except ConfigError as error:
+            raise ConfigError(f"{path}: web.{key}: {error}") from error
+    return Web(raw.address, raw.metrics)
 
 
 def _key(raw: _File, path: Path) -> bytes:

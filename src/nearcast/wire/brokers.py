@@ -13,7 +13,10 @@ MOST_TOPICS = 5  # that are named of those which a broker still has
 
 
 class BrokerOrder(msgspec.Struct, frozen=True, tag=True):
-    """Answered at once, when it is written or refused; how far it is, `Status` says. `url` "": rent a server."""
+    """Answered at once, when it is written or refused; how far it is, `Status` says. `url` "": rent a server.
+
+    `reason`: why, as whoever asks for it says.
+    """
 
     asker: str
     number: int
@@ -22,6 +25,7 @@ class BrokerOrder(msgspec.Struct, frozen=True, tag=True):
     url: str = ""
     site: str = ""
     out_bytes_per_s: float | None = None
+    reason: str = ""
 
 
 class BrokerStanding(msgspec.Struct, frozen=True):

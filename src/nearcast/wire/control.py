@@ -25,7 +25,7 @@ from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import Echo, Located, Placed, PlacesOrder, PlacesTold, Position, Probe
 from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PromiseOrder, SnapshotOrder, SnapshotPart, StandingOrder, Standings
-from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
+from nearcast.wire.rebalancing import Foreseen, RebalanceOrder, Rebalancing
 
 AGENT_SUBJECT = "_nearcast.agent"
 """On every broker: what clients and peer agents say to the agent beside it."""
@@ -301,6 +301,14 @@ class MoveOrder(_Message, frozen=True):
     reason: str = ""
 
 
+class DryRun(msgspec.Struct, frozen=True, tag=True):
+    """What would come of this order? A message of its own: a leader that does not know it does nothing."""
+
+    asker: str
+    number: int
+    order: MoveOrder | BrokerOrder | PromiseOrder | RebalanceOrder
+
+
 class StatusOrder(msgspec.Struct, frozen=True, tag=True):
     asker: str
     number: int
@@ -369,8 +377,9 @@ Order = (
     | SnapshotOrder
     | PlacesOrder
     | HomesOrder
+    | DryRun
 )
-Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | PlacesTold | HomesTold
+Answered = Outcome | Status | Loaded | Rebalancing | Standings | SnapshotPart | PlacesTold | HomesTold | Foreseen
 ToCoordinator = Ack | Quiet | Frozen | Alive | Load | Placed | Order
 Survey = Counts | Probe | Located | Echo
 """Told of loads and places: beside the protocol, which does without."""

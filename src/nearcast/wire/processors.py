@@ -14,3 +14,4 @@ class ProcessOrder(msgspec.Struct, frozen=True, tag=True):
     number: int
     topic: str
     processor: Processor | None
+    reason: str = ""

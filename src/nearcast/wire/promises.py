@@ -12,20 +12,24 @@ PART_BYTES = 500_000
 
 
 class PromiseOrder(msgspec.Struct, frozen=True, tag=True):
-    """Promise this of the topic from now on; `slo` as `Slo.parse` takes it, empty for no promise."""
+    """Promise this of the topic from now on; `slo` as `Slo.parse` takes it, empty for no promise. `reason`: why."""
 
     asker: str
     number: int
     topic: str
     slo: str
+    reason: str = ""
 
 
 class StandingOrder(msgspec.Struct, frozen=True, tag=True):
-    """How do promises stand? `topic` empty: of all topics that have one."""
+    """How do promises stand? `topic` empty: of all topics that have one, and with `every` of all others that anybody
+    uses, after them.
+    """
 
     asker: str
     number: int
     topic: str = ""
+    every: bool = False
 
 
 class PromiseStanding(msgspec.Struct, frozen=True):
@@ -44,7 +48,7 @@ class PromiseStanding(msgspec.Struct, frozen=True):
 
 
 class Standings(msgspec.Struct, frozen=True, tag=True):
-    """`left_out`: so many topics more have a promise."""
+    """`left_out`: so many more were asked for."""
 
     number: int
     topics: tuple[PromiseStanding, ...]

@@ -15,13 +15,17 @@ Doing = Literal["plan", "apply", "status", "stop"]
 
 
 class RebalanceOrder(msgspec.Struct, frozen=True, tag=True):
-    """`plan`: the number of the plan to apply, as the answer to "plan" gave it. `policy` empty: the configured one."""
+    """`plan`: the number of the plan to apply, as the answer to "plan" gave it. `policy` empty: the configured one.
+
+    `reason`: why it is applied, or stopped.
+    """
 
     asker: str
     number: int
     do: Doing
     policy: str = ""
     plan: int = 0
+    reason: str = ""
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
@@ -87,3 +91,16 @@ class Rebalancing(msgspec.Struct, frozen=True, tag=True):
     homes: tuple[PlannedHome, ...] = ()
     homes_count: int = 0
     homes_left: int = 0
+
+
+class Foreseen(msgspec.Struct, frozen=True, tag=True):
+    """What an order would do: topics that would move (the first of `steps_count`), and what else is to be known.
+
+    `refused`: why it would not be carried out.
+    """
+
+    number: int
+    steps: tuple[PlannedStep, ...] = ()
+    steps_count: int = 0
+    notes: tuple[str, ...] = ()
+    refused: str = ""

@@ -38,6 +38,7 @@ def test_a_result_has_exactly_the_documented_fields(tmp_path: Path) -> None:
         ],
         "metrics": {"servers": 8, "by_seed": [1.7, 1.74]},
         "artifacts": ["players.csv"],
+        "command": "nearcast lab run dynamoth.scalability --mode flow --seed 7 --quick",
     }
     assert (tmp_path / "run" / "players.csv").read_text() == "seed,ratio\n7,1.7\n8,1.74\n"
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import operator_of
-from nearcast.cli.options import AsJson, ConfigFile
+from nearcast.cli.options import AsJson, ConfigFile, Reason
 from nearcast.cli.output import print_json
 from nearcast.coordinator import Operator
 from nearcast.domain.broker import Presence
@@ -40,6 +40,7 @@ def add_broker(
     capacity: Annotated[
         float | None, typer.Option(metavar="BYTES/S", min=1, help="What that server can send.", show_default=False)
     ] = None,
+    reason: Reason = "",
     timeout_s: Timeout = 60.0,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -50,7 +51,7 @@ def add_broker(
     loaded = load_config(config)
     if url:
         loaded.added(url)  # what is no address is told here
-    order = _Order("add", name, url, site, capacity)
+    order = _Order("add", name, reason, url=url, site=site, capacity=capacity)
     raise typer.Exit(run(_carry_out(loaded, order, _is_present, timeout_s, as_json)))
 
 
@@ -60,34 +61,58 @@ def drain_broker(
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Keep it after all, also in the ring; what has moved away stays there.")
     ] = False,
+    reason: Reason = "",
     timeout_s: Timeout = 600.0,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Move everything away from a broker, out of the ring first, and wait until nobody uses it. Nothing is lost."""
-    order = _Order("cancel" if cancel else "drain", name)
+    order = _Order("cancel" if cancel else "drain", name, reason)
     raise typer.Exit(
         run(_carry_out(load_config(config), order, _is_present if cancel else _is_empty, timeout_s, as_json))
     )
 
 
-def remove_broker(name: Name, *, timeout_s: Timeout = 60.0, config: ConfigFile = None, as_json: AsJson = False) -> None:
+def remove_broker(
+    name: Name,
+    *,
+    reason: Reason = "",
+    timeout_s: Timeout = 60.0,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
     """Remove a broker that has been drained; a rented server is ended. Refused while anybody may still use it."""
-    raise typer.Exit(run(_carry_out(load_config(config), _Order("remove", name), _is_gone, timeout_s, as_json)))
+    order = _Order("remove", name, reason)
+    raise typer.Exit(run(_carry_out(load_config(config), order, _is_gone, timeout_s, as_json)))
 
 
 class _Order:
     def __init__(
-        self, do: BrokerDoing, name: str, url: str = "", site: str = "", capacity: float | None = None
+        self,
+        do: BrokerDoing,
+        name: str,
+        reason: str,
+        *,
+        url: str = "",
+        site: str = "",
+        capacity: float | None = None,
     ) -> None:
         self.name = name
+        self._reason = reason
         self._do: BrokerDoing = do
         self._url = url
         self._site = site
         self._capacity = capacity
 
     async def give(self, operator: Operator) -> None:
-        await operator.broker(self._do, self.name, url=self._url, site=self._site, out_bytes_per_s=self._capacity)
+        await operator.broker(
+            self._do,
+            self.name,
+            url=self._url,
+            site=self._site,
+            out_bytes_per_s=self._capacity,
+            reason=self._reason,
+        )
 
 
 async def _carry_out(config: Config, order: _Order, done: Done, timeout_s: float, as_json: bool) -> int:

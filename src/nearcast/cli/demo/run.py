@@ -1,10 +1,13 @@
 """`nearcast demo`."""
 
 import asyncio
-import random
+import contextlib
 import sys
 import tempfile
 import time
+import webbrowser
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,17 +16,21 @@ from rich.console import Console
 
 from nearcast.cli.connect import operator_of
 from nearcast.cli.demo.show import Scene, line, screen
+from nearcast.cli.demo.swarms import Swarms, demo_flight
 from nearcast.cli.demo.tally import TopicTally
 from nearcast.cli.demo.watch import watch
 from nearcast.cli.output import print_json
-from nearcast.client import Client, open_client
-from nearcast.coordinator import Operator
-from nearcast.domain.errors import LeaseLost, LinkDown, MoveRefused
-from nearcast.domain.message import Message
+from nearcast.domain.errors import LeaseLost, LinkDown
+from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.report import Discontinuity, Gap
-from nearcast.domain.route import Route, Strategy
-from nearcast.fleet.local import LocalSpec, launch
+from nearcast.domain.slo import Slo
+from nearcast.fleet.local import WAN_SOCKET, launch
 from nearcast.fleet.supervisor import Supervisor
+from nearcast.fleet.wan_main import WanControl
+from nearcast.lab.live.led import until_led
+from nearcast.lab.live.uav import fleet_of
+from nearcast.lab.live.watched import watched_records
+from nearcast.lab.uav import PROMISE
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.history import History
 from nearcast.sim.recorder import Recorder
@@ -31,60 +38,65 @@ from nearcast.transport.config import Config, load_config
 from nearcast.transport.crew import Crew
 from nearcast.transport.process import run_until_stopped
 
-TOPICS = ("drones", "vehicles", "sensors", "alerts")
-_RATE = 15.0
-_MOVE_EVERY_S = 3.0
 _SETTLE_S = 4.0
 _GRACE_S = 5.0
+_LOOK_S = 0.5
 
 
 def show_demo(
     context: typer.Context,
     *,
-    seconds: Annotated[float, typer.Option(min=5, help="How long it runs.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=5, help="How long it runs.")] = 75.0,
     forever: Annotated[bool, typer.Option("--forever", help="Run until Ctrl-C.")] = False,
     brokers: Annotated[Literal["nats", "redis"], typer.Option(help="The kind of servers.")] = "nats",
-    delay_ms: Annotated[float, typer.Option("--delay", min=0, max=500, help="One-way ms between two sites.")] = 10.0,
-    seed: Annotated[int, typer.Option(min=0, help="Chooses what moves where.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Chooses who goes where.")] = 0,
+    headless: Annotated[bool, typer.Option("--headless", help="Open no browser.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Of the dashboard; 0 is a free one.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing before.")] = False,
 ) -> None:
-    """Start three real servers on emulated sites, and move topics between them while messages flow.
+    """Show swarms of drones that cross zones, on three real servers with emulated distances, and a dashboard.
 
-    Shows rates, latencies and what is lost or repeated, and ends with the verdict of the history checker. Exit code 1
-    when a message was lost without a report, repeated or out of order.
+    Each swarm's topics are promised to arrive within 40 ms. When a swarm comes to another zone that is broken; its
+    topics are moved to the zone's broker, and it is kept again. Ends with the verdict of the history checker: exit code
+    1 when a message was lost without a report, repeated or out of order.
     """
     if context.invoked_subcommand is not None:
         return
-    demo = _Demo(LocalSpec(kind=brokers, near_s=0.0005, hop_s=delay_ms / 1e3), None if forever else seconds, seed)
-    raise typer.Exit(run_until_stopped(lambda stopped: demo.run(stopped, as_json=as_json)))
+    demo = _Demo(brokers, None if forever else seconds, seed, port)
+    opens = not headless and not as_json and sys.stdout.isatty()
+    raise typer.Exit(run_until_stopped(lambda stopped: demo.run(stopped, as_json=as_json, opens=opens)))
 
 
 class _Demo:
-    def __init__(self, spec: LocalSpec, seconds: float | None, seed: int) -> None:
-        self.spec = spec
-        self.rng = random.Random(seed)
+    def __init__(self, kind: str, seconds: float | None, seed: int, port: int) -> None:
+        flight = demo_flight(seconds, seed)
+        web = find_spec("starlette") is not None and find_spec("prometheus_client") is not None
+        self.fleet = replace(fleet_of(flight, kind), web=web, port=port)
+        tallies = {topic: TopicTally() for topic in flight.topics}
+        sites = {broker: self.fleet.site(number) for number, broker in enumerate(flight.brokers)}
+        self.scene = Scene(sites, kind, tallies, seconds)
         self.history = History()
-        self.recorder = Recorder(self.history, time.time)
-        sites = {broker: spec.site(number) for number, broker in enumerate(spec.brokers)}
-        tallies = {topic: TopicTally() for topic in TOPICS}
-        self.scene = Scene(sites, spec.kind, spec.hop_s * 1e3, tallies, dict.fromkeys(TOPICS), seconds)
         self.crew = Crew()
-        self.clients: list[Client] = []
-        self.publishing = True
+        recorder = Recorder(self.history, time.time)
+        self.swarms = Swarms(flight, self.fleet, recorder, tallies, crossed=self._crossed, told=self._told)
 
-    async def run(self, stopped: asyncio.Event, *, as_json: bool) -> int:
+    async def run(self, stopped: asyncio.Event, *, as_json: bool, opens: bool) -> int:
         terminal = Console(stderr=as_json)
         with tempfile.TemporaryDirectory(prefix="nearcast-demo-") as folder:
             supervisor = Supervisor(Path(folder), say=self.scene.news.append)
             if not as_json:
-                terminal.print(
-                    f"starting {self.spec.sites} {self.spec.kind} servers, their agents and coordinators ..."
-                )
+                terminal.print(f"starting {self.fleet.sites} {self.fleet.kind} servers, agents and a coordinator ...")
             result: CheckResult | None = None
 
             async def play(supervisor: Supervisor) -> None:
                 nonlocal result
-                config = load_config(await launch(supervisor, self.spec))
+                config = load_config(await launch(supervisor, self.fleet))
+                pages = [str(child.facts["web"]) for child in supervisor.status.children if "web" in child.facts]
+                self.scene.page = pages[0] if pages else ""
+                if not as_json and pages:
+                    terminal.print(f"dashboard: {pages[0]}", highlight=False)
+                if opens and pages:
+                    webbrowser.open(pages[0])
                 result = await self._play(config, stopped, terminal, quiet=as_json)
                 ended.set()
 
@@ -95,79 +107,47 @@ class _Demo:
         return self._sum_up(result, as_json=as_json)
 
     async def _play(self, config: Config, stopped: asyncio.Event, terminal: Console, *, quiet: bool) -> CheckResult:
-        await self._start_clients(config)
-        self.crew.start(self._move_on(config), "moves")
-        await self._watch(stopped, terminal, quiet=quiet)
-        self.publishing = False
-        await asyncio.sleep(_SETTLE_S)
-        self.history.finished(time.time())
-        await asyncio.gather(*(client.close() for client in self.clients))
-        await self.crew.close()
+        await until_led(config, self.fleet.brokers)
+        async with operator_of(config, "demo") as operator:
+            for topic in self.swarms.flight.topics:
+                await operator.promise(topic, Slo.parse(PROMISE), reason="drones must follow their leader")
+        async with watched_records(config, self._moved):
+            await self.swarms.take_off(config, WanControl(str(config.path.parent / WAN_SOCKET)))
+            self.crew.start(self._ask(config), "promises")
+            await self._watch(stopped, terminal, quiet=quiet)
+            await self.swarms.rest()
+            await asyncio.sleep(_SETTLE_S)
+            self.history.finished(time.time())
+            await self.swarms.land()
+            await self.crew.close()
         return check(self.history, grace_s=_GRACE_S)
 
-    # Clients
+    # What happens
 
-    async def _start_clients(self, config: Config) -> None:
-        """At every site: a subscriber of each topic, and a publisher on two of them."""
-        subscribed = []
-        for number in range(self.spec.sites):
-            site = self.spec.site(number)
-            listener, sender = (
-                open_client(config, name=f"{role}-{site}", site=site) for role in ("listener", "sender")
-            )
-            self.clients += [listener, sender]
-            subscribed += [self._listen(listener, topic) for topic in TOPICS]
-            mine = [TOPICS[(number + offset) % len(TOPICS)] for offset in range(2)]
-            self.crew.start(self._send(sender, mine), f"publisher at {site}")
-        await asyncio.gather(*subscribed)
+    def _crossed(self, swarm: int, zone: int) -> None:
+        self.scene.crossings += 1
+        self.scene.news.append(
+            f"swarm {swarm} crosses to zone {zone + 1}, the one of {self.swarms.flight.brokers[zone]}"
+        )
 
-    async def _listen(self, client: Client, topic: str) -> None:
-        tally = self.scene.tallies[topic]
+    def _told(self, _report: Gap | Discontinuity) -> None:
+        self.scene.reports += 1
 
-        def took(number: int, message: Message) -> None:
-            late_ms = (client.time_ns() - message.sent_ns) / 1e6
-            tally.took(number, message.publisher, message.seq, late_ms)
+    def _moved(self, record: TopicRecord) -> None:
+        self.history.moved(time.time(), record.topic, record.newest.epoch, record.phase)
+        if record.phase is Phase.TOLD:
+            self.scene.moves += 1
+            self.scene.at[record.topic] = ", ".join(record.newest.brokers)
+            self.scene.news.append(f"{record.topic} -> {', '.join(record.newest.brokers)}")
 
-        def told(_report: Gap | Discontinuity) -> None:
-            self.scene.reports += 1
-
-        await self.recorder.subscribe(client, topic, also=took, also_report=told)
-
-    async def _send(self, client: Client, topics: list[str]) -> None:
-        rng = random.Random(self.rng.getrandbits(64))
-        while self.publishing:
-            await asyncio.sleep(rng.expovariate(_RATE))
-            topic = rng.choice(topics)
-            await self.recorder.publish(client, topic, rng.randbytes(200))
-            self.scene.tallies[topic].published += 1
-
-    # Moves
-
-    async def _move_on(self, config: Config) -> None:
+    async def _ask(self, config: Config) -> None:
         while True:
-            try:
-                async with operator_of(config) as operator:
+            with contextlib.suppress(LinkDown, LeaseLost):
+                async with operator_of(config, "demo") as operator:
                     while True:
-                        await asyncio.sleep(_MOVE_EVERY_S)
-                        await self._move(operator)
-            except (LinkDown, LeaseLost):
-                await asyncio.sleep(1.0)
-
-    async def _move(self, operator: Operator) -> None:
-        topic = self.rng.choice(TOPICS)
-        strategy = self.rng.choice((Strategy.SINGLE, Strategy.SINGLE, *Strategy))
-        size = 1 if strategy is Strategy.SINGLE else 2
-        brokers = tuple(sorted(self.rng.sample(self.spec.brokers, size)))
-        begun_s = time.monotonic()
-        try:
-            epoch = await operator.move(topic, strategy, brokers)
-        except MoveRefused as refusal:
-            self.scene.news.append(f"{topic}: {refusal}")
-            return
-        self.scene.moves += 1
-        self.scene.routes[topic] = Route(epoch, strategy, brokers)
-        took_ms = (time.monotonic() - begun_s) * 1e3
-        self.scene.news.append(f"{topic} -> {strategy} on {', '.join(brokers)} (all agents ready in {took_ms:.0f} ms)")
+                        self.scene.saw((await operator.standings()).topics)
+                        await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(1.0)
 
     # The view
 
@@ -185,13 +165,21 @@ class _Demo:
         await watch(lambda: screen(scene), lambda: line(scene), step, terminal, quiet=quiet)
 
     def _sum_up(self, result: CheckResult, *, as_json: bool) -> int:
-        latencies = {topic: tally.percentiles_ms() for topic, tally in self.scene.tallies.items()}
+        scene = self.scene
+        latencies = {topic: tally.percentiles_ms() for topic, tally in scene.tallies.items()}
         if as_json:
-            summary = {"moves": self.scene.moves, "seconds": round(self.scene.elapsed_s, 1), **result.counts()}
-            print_json(summary | {"latency_ms": {t: {"p50": f[0], "p99": f[1]} for t, f in latencies.items() if f}})
+            facts = {"moves": scene.moves, "crossings": scene.crossings, "seconds": round(scene.elapsed_s, 1)}
+            repaired = {"repaired_s": [round(each, 1) for each in scene.repaired_s]}
+            found = {t: {"p50": f[0], "p99": f[1]} for t, f in latencies.items() if f}
+            print_json({**facts, **repaired, **result.counts(), "latency_ms": found})
         else:
-            seconds, pause_s = self.scene.elapsed_s, result.longest_pause_s
-            print(f"{self.scene.moves} moves in {seconds:.0f} s, longest pause {pause_s:.2f} s")
+            print(
+                f"{scene.crossings} swarms crossed zones, {scene.moves} moves in {scene.elapsed_s:.0f} s,"
+                f" longest pause {result.longest_pause_s:.2f} s"
+            )
+            if scene.repaired_s:
+                middle_s = sorted(scene.repaired_s)[len(scene.repaired_s) // 2]
+                print(f"{len(scene.repaired_s)} broken promises kept again, after {middle_s:.0f} s in the middle")
             print(f"published {result.published} delivered {result.delivered} reordered {len(result.reordered)}")
             if result.gaps or result.discontinuities:
                 told = f"{result.gaps} gaps and {result.discontinuities} discontinuities"

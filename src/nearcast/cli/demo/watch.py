@@ -29,7 +29,7 @@ async def watch(
                 live.update(screen())
             elif not quiet and elapsed_s >= told_s + _LINE_EVERY_S:
                 told_s = elapsed_s
-                terminal.print(line(), highlight=False)
+                terminal.print(line(), highlight=False, soft_wrap=True)
             await asyncio.sleep(_STEP_S)
     finally:
         if live is not None:

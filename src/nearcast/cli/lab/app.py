@@ -5,6 +5,7 @@ import typer
 from nearcast.cli.lab.explore import explore
 from nearcast.cli.lab.list import list_experiments
 from nearcast.cli.lab.replay import replay
+from nearcast.cli.lab.report import write_report
 from nearcast.cli.lab.run import run_experiment
 from nearcast.cli.lab.scoreboard import show_scoreboard
 
@@ -14,3 +15,4 @@ app.command("run")(run_experiment)
 app.command("replay")(replay)
 app.command("explore")(explore)
 app.command("scoreboard")(show_scoreboard)
+app.command("report")(write_report)

@@ -1,7 +1,8 @@
 """`nearcast pipeline run`."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from nearcast.pipeline.pipeline import Pipeline
 from nearcast.pipeline.session import LOCAL, session
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.transport.config import Config, load_config
+from nearcast.transport.crew import Crew
 from nearcast.transport.http import parse_address
 from nearcast.transport.process import run_until_stopped, say_ready
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RETRY_S = 0.5
+_METRICS_S = 5.0  # as old as what it tells of channels may be
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # what is refused
 
 
@@ -66,14 +69,39 @@ async def _serve(config: Config, spark: "SparkSession", http: str, results: str,
             await store.open()
             break
         await asyncio.sleep(_RETRY_S)
-    say_ready(pipeline=name)
-    pipeline = Pipeline(config, store, config.tables, spark, name, http, results)
-    telling = asyncio.create_task(_say_leading(pipeline))
     try:
-        await pipeline.run(stopped)
+        async with _metrics(config) as url:
+            say_ready(pipeline=name, **({} if url is None else {"metrics": url}))
+            pipeline = Pipeline(config, store, config.tables, spark, name, http, results)
+            telling = asyncio.create_task(_say_leading(pipeline))
+            try:
+                await pipeline.run(stopped)
+            finally:
+                telling.cancel()
     finally:
-        telling.cancel()
         await store.close()
+
+
+@asynccontextmanager
+async def _metrics(config: Config) -> AsyncIterator[str | None]:
+    """Of channels, at the configuration's web.metrics. Gives the address, if there is one."""
+    if config.web.metrics is None:
+        yield None
+        return
+    try:
+        from nearcast.web.channels import ChannelReader  # noqa: PLC0415  # an extra
+        from nearcast.web.metrics import ChannelMetrics  # noqa: PLC0415
+        from nearcast.web.server import serving_metrics  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(f"web.metrics: to serve at {config.web.metrics} pip install 'nearcast[web]'") from error
+    channels, crew = ChannelReader(config), Crew()
+    crew.start(channels.refresh(_METRICS_S), "channels are read")
+    try:
+        async with serving_metrics(config.web.metrics, ChannelMetrics(lambda: channels.known)) as url:
+            yield url
+    finally:
+        await crew.close()
+        await channels.close()
 
 
 async def _say_leading(pipeline: Pipeline) -> None:

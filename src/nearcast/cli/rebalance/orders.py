@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from nearcast.cli.connect import operator_of
-from nearcast.cli.options import AsJson, ConfigFile
+from nearcast.cli.options import AsJson, ConfigFile, Reason
 from nearcast.cli.output import print_json, print_table
 from nearcast.domain.errors import MoveRefused
 from nearcast.transport.config import Config, load_config
@@ -32,11 +32,12 @@ def apply_plan(
     plan: Annotated[int, typer.Argument(min=1, help="The plan's number.")],
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it is done or stopped.")] = False,
+    reason: Reason = "",
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Carry out exactly the plan that was shown. Refused when what it was made of has changed."""
-    raise typer.Exit(run(_order(load_config(config), "apply", plan=plan, wait=wait, as_json=as_json)))
+    raise typer.Exit(run(_order(load_config(config), "apply", plan=plan, wait=wait, reason=reason, as_json=as_json)))
 
 
 def show_progress(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
@@ -44,16 +45,16 @@ def show_progress(config: ConfigFile = None, *, as_json: AsJson = False) -> None
     raise typer.Exit(run(_order(load_config(config), "status", as_json=as_json)))
 
 
-def stop_plan(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
+def stop_plan(*, reason: Reason = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Begin nothing more; what has begun ends in order."""
-    raise typer.Exit(run(_order(load_config(config), "stop", as_json=as_json)))
+    raise typer.Exit(run(_order(load_config(config), "stop", reason=reason, as_json=as_json)))
 
 
 async def _order(
-    config: Config, do: Doing, *, policy: str = "", plan: int = 0, wait: bool = False, as_json: bool
+    config: Config, do: Doing, *, policy: str = "", plan: int = 0, wait: bool = False, reason: str = "", as_json: bool
 ) -> int:
     async with operator_of(config) as operator:
-        found = await operator.rebalance(do, policy=policy, plan=plan)
+        found = await operator.rebalance(do, policy=policy, plan=plan, reason=reason)
         while wait and not found.refused and found.state in {"running", "stopping"}:
             await asyncio.sleep(_POLL_S)
             found = await operator.rebalance("status")

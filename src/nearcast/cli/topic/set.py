@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nearcast.cli.connect import operator_of
-from nearcast.cli.options import AsJson, ConfigFile, parse_seconds
+from nearcast.cli.options import AsJson, ConfigFile, Reason, parse_seconds
 from nearcast.cli.output import print_json
 from nearcast.domain.log import LogSpec
 from nearcast.domain.processor import Language, Processor, WhenFull, dead_letter_topic
@@ -51,6 +51,7 @@ def set_topic(
     when_full: Annotated[
         WhenFull, typer.Option(help="Leave out what finds the queue full, or have publishers wait.")
     ] = WhenFull.DROP,
+    reason: Reason = "",
     timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the leader.")] = 30.0,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -69,9 +70,9 @@ def set_topic(
     if spec is not None:
         run(_keep(loaded, topic, spec, timeout_s, as_json))
     if processed:
-        run(_process(loaded, topic, made, timeout_s, as_json))
+        run(_process(loaded, topic, made, reason, timeout_s, as_json))
     if slo is not None:
-        run(_set(loaded, topic, wanted, as_json))
+        run(_set(loaded, topic, wanted, reason, as_json))
 
 
 def _processor(  # noqa: PLR0917  # the command's own options
@@ -87,9 +88,11 @@ def _processor(  # noqa: PLR0917  # the command's own options
     return Processor(Language.PYTHON, name or "", spool, limit_ms, queue, when_full)
 
 
-async def _process(config: Config, topic: str, processor: Processor | None, timeout_s: float, as_json: bool) -> None:
+async def _process(  # noqa: PLR0917  # the command's own options
+    config: Config, topic: str, processor: Processor | None, reason: str, timeout_s: float, as_json: bool
+) -> None:
     async with operator_of(config) as operator:
-        epoch = await operator.process(topic, processor, timeout_s=timeout_s)
+        epoch = await operator.process(topic, processor, reason=reason, timeout_s=timeout_s)
     if as_json:
         print_json({"topic": topic, "processor": processor, "epoch": epoch})
     elif processor is None:
@@ -100,9 +103,9 @@ async def _process(config: Config, topic: str, processor: Processor | None, time
         )
 
 
-async def _set(config: Config, topic: str, slo: Slo | None, as_json: bool) -> None:
+async def _set(config: Config, topic: str, slo: Slo | None, reason: str, as_json: bool) -> None:
     async with operator_of(config) as operator:
-        await operator.promise(topic, slo)
+        await operator.promise(topic, slo, reason=reason)
     if as_json:
         print_json({"topic": topic, "slo": None if slo is None else str(slo)})
         return

@@ -1,4 +1,4 @@
-"""HTTP in the pipeline's process: one application for whatever is asked and sent there, on loopback by default."""
+"""HTTP served by a process of ours: one application for whatever is asked and sent there, on loopback by default."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from nearcast.domain.errors import ConfigError
 from nearcast.transport.http import parse_address
 
 LOOPBACK = "127.0.0.1:0"
+_LAST_S = 5  # for requests that are under way when it ends
 
 
 class _Server(uvicorn.Server):
@@ -24,14 +26,19 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(routes: Sequence[Route], address: str = LOOPBACK) -> AsyncIterator[str]:
+async def serving(app: ASGIApp | Sequence[BaseRoute], address: str = LOOPBACK) -> AsyncIterator[str]:
     """Until the block is left; requests under way are answered. `address` is HOST:PORT, where port 0 is a free one.
 
     Gives the address with the port. Raises ConfigError when it cannot listen there.
     """
     with _listening(address) as listening:
         config = uvicorn.Config(
-            Starlette(routes=list(routes)), log_config=None, log_level="warning", access_log=False, lifespan="off"
+            app if callable(app) else Starlette(routes=list(app)),
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_LAST_S,
         )
         server = _Server(config)
         task = asyncio.create_task(server.serve(sockets=[listening]), name="http")
