@@ -13,12 +13,13 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import STRATEGIES
 from nearcast.domain.snapshot_json import read_snapshot, write_snapshot
+from nearcast.policies import area_homes
 from nearcast.policies.dynamoth import dynamoth
 from nearcast.policies.dynamoth_replication import Bounds, replicas, replicas_plain
 from nearcast.policies.epulsar import ALL_PAIRS, epulsar
 from nearcast.policies.ktcp import EXACT, FFD, HYBRID, LFS
 from nearcast.policies.registry import POLICIES
-from nearcast.policies.settings import Replication, Settings
+from nearcast.policies.settings import Allocation, Replication, Settings
 from tests.property.policy_fleets import Fleet, all_settings, fleets, placed
 
 NOW_S = 100.0
@@ -72,6 +73,37 @@ def test_placement_of_what_is_processed_makes_no_plan_that_would_be_refused(
     assert objections(plan, seen) == []
     held_topics = {topic for topic, each in zip(seen.topics, seen.held.tolist(), strict=True) if each}
     assert not held_topics & {step.topic for step in plan.steps}
+
+
+_homing = [
+    area_homes.RANDOM,
+    area_homes.NEAREST,
+    area_homes.ONE_TOPIC,
+    area_homes.RELOC,
+    area_homes.SEARCH,
+    area_homes.EXACT,
+]
+
+
+@pytest.mark.parametrize("name", _homing)
+@given(fleet=fleets(), most=st.none() | st.integers(0, 4), nowhere=st.integers(0, 2))
+def test_homes_in_an_area_are_given_by_plans_that_would_not_be_refused_within_their_budget(
+    name: str, fleet: Fleet, most: int | None, nowhere: int
+) -> None:
+    seen = placed(fleet.snapshot())
+    assert seen.area is not None
+    assert seen.places is not None
+    seen.places.brokers.height[:nowhere] = np.nan
+    plan = POLICIES[name](seen, Settings(allocation=Allocation(most_changes=most)), NOW_S)
+    assert objections(plan, seen) == []
+    assert not plan.steps
+    unknown = set(seen.brokers[:nowhere])
+    assert not unknown & {step.broker for step in plan.homes}
+    had_one = [step for step in plan.homes if step.was]
+    assert most is None or len(had_one) <= most
+    if fleet.usable - unknown:
+        homeless = {who for who, at in zip(seen.area.clients, seen.area.home.tolist(), strict=True) if at < 0}
+        assert {step.subscriber for step in plan.homes if not step.was} == homeless
 
 
 @given(fleet=fleets(), settings=all_settings(), nowhere=st.integers(0, 3))

@@ -1,5 +1,5 @@
-"""Clients of topics that are processed at their homes: where they are, what they publish and hear, and what servers have
-to spool and process with (seed 004, section 5.1).
+"""Clients of topics that are processed at their homes: where they are, what they publish and hear, and what servers
+have to spool and process with (seed 004, section 5.1).
 
 Servers are the snapshot's brokers, and are where `Places` has them: distances are times, one way, in seconds.
 """
@@ -19,8 +19,9 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Area:
-    """Clients are sorted by name. Client m has the topics `topic[first[m]:first[m + 1]]`, sorted, each once, and of each
-    entry it is said whether it publishes there, subscribes, or both. Servers and topics are indices of the snapshot's.
+    """Clients are sorted by name. Client m has the topics `topic[first[m]:first[m + 1]]`, sorted, each once, and of
+    each entry it is said whether it publishes there, subscribes, or both. Servers and topics are indices of the
+    snapshot's.
 
     `spool` (u_n) is how many messages the processor of a topic keeps, 0 for one without; `storage` (A_l) how many a
     server may spool, `compute` (B_l) how many it may look at when each of its publishers publishes once; infinite where

@@ -22,7 +22,7 @@ _Limit = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class FileLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many messages a server may spool, and look at when each of its publishers publishes once; null: any number."""
+    """How many messages a server may spool, and look at when each of its publishers publishes once; null: any."""
 
     server: _Name
     storage: _Limit | None = None

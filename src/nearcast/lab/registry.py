@@ -28,6 +28,8 @@ from nearcast.lab.experiments import (
     epulsar_uav,
     khare_exact,
     khare_placement,
+    reloc_delay,
+    reloc_optimality,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -58,6 +60,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         khare_exact.EXPERIMENT,
         khare_placement.HYBRID,
         khare_placement.PLACEMENT,
+        reloc_delay.CLUSTERS,
+        reloc_delay.LOCALITY,
+        reloc_delay.SPOOL,
+        reloc_optimality.EXPERIMENT,
     )
 }
 

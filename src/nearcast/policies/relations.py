@@ -1,12 +1,12 @@
 """Which clients have most in common (seed 004, section 6): RELOC's matrix Z, factorised, and the strongest of each.
 
-z_mm' is the number of topics that clients m and m' both publish or subscribe to: Z = B B^T, where B has a row per client
-and a 1 for each of its topics. So the factors of Z are those of B: with its first right singular vectors V, Z is nearly
-F F^T for F = B V. Factors of Z itself would be the same, at the cost of a matrix of clients by clients.
+z_mm' is the number of topics that clients m and m' both publish or subscribe to: Z = B B^T, where B has a row per
+client and a 1 for each of its topics. So the factors of Z are those of B: with its first right singular vectors V, Z is
+nearly F F^T for F = B V. Factors of Z itself would be the same, at the cost of a matrix of clients by clients.
 
-A client is related to those it shares a topic with, by F_m F_m'; equally strong ones by name. Without the factors nearly
-all of a client's relations would be equally strong: they share one topic. Strengths are compared to nine digits, so that
-another order of additions (Spark's) finds the same ones.
+A client is related to those it shares a topic with, by F_m F_m'; equally strong ones by name. Without the factors
+nearly all of a client's relations would be equally strong: they share one topic. Strengths are compared to nine digits,
+so that another order of additions (Spark's) finds the same ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def strongest(area: Area, factors: Floats, most: int) -> Ints:
     """The `most` strongest relations of every client, the strongest first; NOBODY where there are no more."""
     members = memberships(area)
     across = members.T.tocsr()
-    found = np.full((len(area.clients), most), NOBODY, dtype=np.int32)
+    found = np.full((len(area.clients), most), NOBODY, dtype=np.int64)
     if not most:
         return found
     # As many rows at a time as have about so many pairs.
@@ -75,5 +75,5 @@ def strongest(area: Area, factors: Floats, most: int) -> Ints:
 def relations_of(area: Area, most: int, rank: int) -> Ints:
     """Both steps."""
     if not most or not len(area.topic):
-        return np.full((len(area.clients), most), NOBODY, dtype=np.int32)
+        return np.full((len(area.clients), most), NOBODY, dtype=np.int64)
     return strongest(area, factors_of(area, rank), most)

@@ -1,10 +1,10 @@
-"""RELOC (seed 004, section 6, Algorithm 1): homes near clients, together with whom they have most in common, where there
-is room.
+"""RELOC (seed 004, section 6, Algorithm 1): homes near clients, together with whom they have most in common, where
+there is room.
 
 Three steps, each of which can be left out (Figure 10):
 
-- *locality* (line 17): servers are divided into K clusters by K-means of their positions; a client's home is a server of
-  the cluster whose middle is nearest. Left out, all servers are one cluster.
+- *locality* (line 17): servers are divided into K clusters by K-means of their positions; a client's home is a server
+  of the cluster whose middle is nearest. Left out, all servers are one cluster.
 - *relation* (lines 22 to 31): the home of the strongest relation who has one in the client's cluster, at a server that
   keeps all of its topics (theta = 1). Left out, or where there is nobody: line 23.
 - *cooperation* (lines 36 to 42): where a topic that was added is too much for its server, the client goes to the server
@@ -17,13 +17,13 @@ What the paper leaves open, and how it is read here:
 - A client of several topics is met once for each. It gets its home when it is met first, and keeps it: each further
   topic comes to that home, and moves it only by the cooperation step. (Lines 23 to 32 as written would give it a second
   home, which equation 5 forbids.) One that only subscribes gets a home by the same lines and uses nothing there.
-- "Resource usage" is the larger of storage / A_l and v_l / B_l, of which theta is the inverse. A client moves in line 38
-  only if that server is used less than its own: else it would change places for nothing.
+- "Resource usage" is the larger of storage / A_l and v_l / B_l, of which theta is the inverse. A client moves in line
+  38 only if that server is used less than its own: else it would change places for nothing.
 - T' of line 40 are all topics that the client publishes, also those it has not been met for yet.
 - Whom the cooperation step moves: the pseudocode moves the client, the text all publishers of the topic who are at that
   server. Both are there (`moves`); the default is the client, which is better (docs/reloc.md).
-- Topics, and clients within one, are met in the order of their names; equally near or equally used servers are decided by
-  name.
+- Topics, and clients within one, are met in the order of their names; equally near or equally used servers are decided
+  by name.
 - K-means begins with the server nearest to the middle of all and then, again and again, the one farthest from those
   chosen, so that it needs no chance.
 
@@ -45,6 +45,7 @@ from nearcast.predict.homed import Pattern, delay_of
 
 _MOST_ROUNDS = 100
 _CLIENTS_AT_ONCE = 1 << 16
+_NOBODY: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +78,7 @@ def relation(spools: Spools, clusters: Clusters, client: int, related: Ints) -> 
     return next((server for server in near.tolist() if spools.keeps_all(server)), None)
 
 
-def cooperation(spools: Spools, within: Ints, client: int, topic: int, together: Ints) -> None:
+def cooperation(spools: Spools, within: Ints, client: int, together: Ints) -> None:
     """The third step: a client whose home has become too full goes where there is most room; `together`: whoever goes
     with it, if they are at the same home.
     """
@@ -103,18 +104,18 @@ def allocated(area: Area, allocation: Allocation, related: Ints, clusters: int) 
     """Algorithm 1: a home for every client."""
     found = locality(area, clusters if allocation.locality else 1)
     spools = Spools(area)
-    order = np.lexsort((area.owner, area.topic))
-    publishers = _Publishers(area)
-    for entry, client in zip(order.tolist(), area.owner[order].tolist(), strict=True):
+    owner = area.owner
+    order = np.lexsort((owner, area.topic))
+    publishers = Publishers(area)
+    for entry, client in zip(order.tolist(), owner[order].tolist(), strict=True):
         within = found.members[found.of_client[client]]
         if spools.home[client] == NOWHERE:
             beside = relation(spools, found, client, related[client]) if allocation.relation else None
             spools.home[client] = nearest_with_room(spools, within, client) if beside is None else beside
         spools.place(entry, int(spools.home[client]))
         if allocation.cooperation and area.publishes[entry] and not spools.keeps_all(int(spools.home[client])):
-            topic = int(area.topic[entry])
-            together = publishers.of(topic) if allocation.moves == "publishers" else area.first[:0]
-            cooperation(spools, within, client, topic, together)
+            together = publishers.of(int(area.topic[entry])) if allocation.moves == "publishers" else _NOBODY
+            cooperation(spools, within, client, together)
     for client in np.flatnonzero(spools.home == NOWHERE).tolist():  # they have no topic
         spools.home[client] = nearest_with_room(spools, found.members[found.of_client[client]], client)
     return spools.home
@@ -138,7 +139,7 @@ def best_allocated(area: Area, allocation: Allocation, related: Ints | None = No
     return min(tried, key=lambda each: delay_of(area, each[0], pattern).y_s)
 
 
-class _Publishers:
+class Publishers:
     def __init__(self, area: Area) -> None:
         publishing = np.flatnonzero(area.publishes)
         order = publishing[np.argsort(area.topic[publishing], kind="stable")]

@@ -88,7 +88,7 @@ class Allocation:
     the text says. `sweeps`: how often the search looks at every client. `seed` is of policy `random`.
 
     A plan changes at most `most_changes` homes, those first by which most is won; None: all. Who has no home yet gets
-    one in any case. A home for which less than `least_gain` of the delay is won by moving stays as it is.
+    one in any case.
     """
 
     clusters: int | None = None
@@ -101,7 +101,6 @@ class Allocation:
     sweeps: int = 20
     seed: int = 0
     most_changes: int | None = None
-    least_gain: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("relations", 0), ("factors", 1), ("sweeps", 0), ("seed", 0)):
@@ -111,8 +110,6 @@ class Allocation:
             raise ConfigError(f"allocation.clusters is {self.clusters}; there is at least one (or leave it out)")
         if self.most_changes is not None and self.most_changes < 0:
             raise ConfigError(f"allocation.most_changes is {self.most_changes}; it must be 0 or more (or leave it out)")
-        if not 0.0 <= self.least_gain < 1.0:
-            raise ConfigError(f"allocation.least_gain is {self.least_gain}; it must be 0 or more, and less than 1")
         if self.moves not in ("client", "publishers"):
             raise ConfigError(f"allocation.moves is {self.moves!r}; one of 'client', 'publishers'")
 

@@ -1,4 +1,4 @@
-"""What servers spool and process while homes are being given (seed 004, Algorithm 1): followed from client to client."""
+"""What servers spool and process while homes are being given (seed 004, Algorithm 1), followed client by client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _SLACK = 1.0 + 1e-9  # an error of rounding is not an overload
 
 
 class Spools:
-    """`home` is as far as it has come. A topic is at a server (T_l) while one of its publishers is placed there with it."""
+    """`home` is as far as it has come. A topic is at a server (T_l) while one of its publishers is placed there with
+    it.
+    """
 
     __slots__ = (
         "_first",

@@ -2,8 +2,8 @@
 
 A message goes from its publisher to that one's home, is processed there, and its notification goes over the homes of
 the subscribers to them. A server that lacks storage or compute for its topics delegates a part of them to the cloud,
-which is far: `theta` is the part that it keeps. Publications are those of the paper: every publisher of a topic publishes
-once, to all other subscribers of it. One whom nobody else hears is not delivered, and does not count.
+which is far: `theta` is the part that it keeps. Publications are those of the paper: every publisher of a topic
+publishes once, to all other subscribers of it. One whom nobody else hears is not delivered, and does not count.
 
 Equations 8 and 9 of the paper carry one 1/I too many: here Y = Y1 + Y2, as its text has it.
 
@@ -50,8 +50,8 @@ class Pattern:
         )
 
     def weights(self, clients: int, topics: int) -> Floats:
-        """How often each client's way to its home is gone when every publication has been delivered: Y1 is the mean over
-        publications of these ways.
+        """How often each client's way to its home is gone when every publication has been delivered: Y1 is the mean
+        over publications of these ways.
         """
         shares = np.bincount(self.topic, self.share, topics)
         own = np.zeros(len(self.hearer))
@@ -115,7 +115,7 @@ def theta_of(storage: Floats, load: Floats, most_storage: Floats, most_load: Flo
 
 
 def delays_of(area: Area, pattern: Pattern, home: Ints, theta: Floats, home_s: Floats) -> tuple[Floats, Floats]:
-    """D_i (equation 6) in its two parts: the ways between clients and homes, and those between homes or by the cloud."""
+    """D_i (equation 6) in two parts: the ways between clients and homes, and those between homes or by the cloud."""
     topics = len(area.spool)
     ways_s = np.bincount(pattern.heard, home_s[pattern.hearer], topics)[pattern.topic]
     own = _positions(pattern.client, pattern.topic, pattern.hearer, pattern.heard, topics) >= 0

@@ -74,6 +74,14 @@ def run_experiment(
             show_default=False,
         ),
     ] = None,
+    followers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Who follows whom: lines `follower, [followees...]`, or a pair each.",
+            show_default=False,
+        ),
+    ] = None,
     recorded: Annotated[bool, typer.Option("--recorded", help="Clients go as real ones did; needs --data.")] = False,
     out: Annotated[
         Path | None,
@@ -118,6 +126,7 @@ def run_experiment(
         duration_s=duration,
         rate_hz=rate,
         recorded=recorded,
+        followers=followers,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

@@ -1,8 +1,8 @@
 """The field of seed 004, section 7: clients around the middles of their topics, servers on a grid, who follows whom.
 
-A topic is a follower with its followees, all of whom publish and subscribe. The members of a topic are Gaussian around a
-point anywhere in the field; one that has several topics is where its first topic has it. Whoever would fall out of the
-field is drawn again. Servers are on a grid, which is ours: the paper does not say.
+A topic is a follower with its followees, all of whom publish and subscribe. The members of a topic are Gaussian around
+a point anywhere in the field; one that has several topics is where its first topic has it. Whoever would fall out of
+the field is drawn again. Servers are on a grid, which is ours: the paper does not say.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ CLOUD_MS = 5.0  # d^C
 MOST_MEMBERS = 21
 MOST_TOPICS = 4  # of one client: fewer than 5
 _FEWEST_MEMBERS = 2
-_TAIL = 1.0  # of topics' sizes and of clients' popularity: the second is half as likely as the first
+_MEDIAN_MEMBERS, _SPREAD = 25.0, 1.0  # how many one follows: log-normal, as in the follower lists of a real network
+_TAIL = 2.2  # of how many one is followed by: the exponent of its power law, as in social networks
 _S_PER_KM = MS_PER_KM / 1e3
 
 Following = Sequence[Ints]
@@ -59,8 +60,10 @@ def drawn_area(field: Field, seed: int, following: Following | None = None) -> A
         chosen = rng.permutation(len(following))
         members = limited([following[at] for at in chosen.tolist()], field)
         if len(members) < field.topics:
-            raise ConfigError(f"the followers' file has {len(members)} topics of 2 to {field.most_members} members;"
-                              f" {field.topics} are asked for")
+            raise ConfigError(
+                f"the followers' file has {len(members)} topics of 2 to {field.most_members} members;"
+                f" {field.topics} are asked for"
+            )
     numbers, flat = np.unique(np.concatenate(members), return_inverse=True)
     topic = np.repeat(np.arange(len(members)), [len(each) for each in members])
     order = np.lexsort((topic, flat))
@@ -91,7 +94,9 @@ def snapshot_of(area: Area) -> Snapshot:
     """As a policy sees it, and as a file has it."""
     brokers = tuple(f"s{number:0{len(str(len(area.servers)))}}" for number in range(len(area.servers)))
     topics = tuple(f"t{number:0{len(str(len(area.spool)))}}" for number in range(len(area.spool)))
-    bare = Snapshot.of([BrokerReport(name, 0.0, 0.0, math.inf) for name in brokers], {}, Ring(brokers), at_s=0.0, named=topics)
+    bare = Snapshot.of(
+        [BrokerReport(name, 0.0, 0.0, math.inf) for name in brokers], {}, Ring(brokers), at_s=0.0, named=topics
+    )
     nowhere = Spots(np.full((len(topics), area.servers.vec.shape[1]), np.nan), np.full(len(topics), np.nan))
     zero = np.zeros(len(topics))
     places = Places(area.servers, nowhere, nowhere, zero, zero, np.full(len(topics), np.inf))
@@ -116,13 +121,14 @@ def drawn_following(field: Field, rng: np.random.Generator) -> list[Ints]:
 
     `shared` False: no two topics have anybody in common.
     """
-    likely = 1.0 / np.arange(_FEWEST_MEMBERS, field.most_members + 1) ** _TAIL
-    sizes = rng.choice(np.arange(_FEWEST_MEMBERS, field.most_members + 1), field.topics, p=likely / likely.sum())
+    sizes = np.zeros(field.topics, dtype=np.int64)
+    while len(out := np.flatnonzero((sizes < _FEWEST_MEMBERS) | (sizes > field.most_members))):
+        sizes[out] = rng.lognormal(math.log(_MEDIAN_MEMBERS), _SPREAD, len(out)).astype(np.int64)
     total = int(sizes.sum())
     if not field.shared:
         return list(np.split(np.arange(total), np.cumsum(sizes)[:-1]))
     # A client for every place that there is, at most so often as it may be in topics; the popular ones come more often.
-    popularity = np.minimum(rng.zipf(1.0 + _TAIL, total), MOST_TOPICS)
+    popularity = np.minimum(rng.zipf(_TAIL, total), MOST_TOPICS)
     places = np.repeat(np.arange(total), popularity)
     rng.shuffle(places)
     found, start = [], 0
