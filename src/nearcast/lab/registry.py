@@ -30,6 +30,7 @@ from nearcast.lab.experiments import (
     khare_placement,
     reloc_delay,
     reloc_optimality,
+    reloc_scale,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -64,6 +65,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         reloc_delay.LOCALITY,
         reloc_delay.SPOOL,
         reloc_optimality.EXPERIMENT,
+        reloc_scale.EXPERIMENT,
     )
 }
 

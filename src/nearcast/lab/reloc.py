@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RA, NS, OTOS, RELOC, OURS = "RA", "NS", "OTOS", "RELOC", "ours"
-METHODS = (RA, NS, OTOS, RELOC, OURS)
+MIDDLE = "OTOS, middle"  # at the server nearest to a topic's middle, which is stronger than what the paper shows
+TEXT = "RELOC, text"  # moves all publishers of a topic, as the paper's text has it
+METHODS = (RA, NS, OTOS, MIDDLE, TEXT, RELOC, OURS)
 THEIRS = (RA, NS, OTOS)
 KINDS = {"shared": True, "disjoint": False}
 CLUSTERS = 4  # K of Table 2
@@ -50,14 +54,14 @@ class Row(NamedTuple):
 
 
 def homes_by(method: str, area: Area, allocation: Allocation) -> Ints:
-    """As the paper's methods, and ours from RELOC's homes on."""
-    if method == OURS:
-        return searched(area, by_reloc(area, allocation), allocation.sweeps)
+    """By one of the methods, but for ours, which begins with another's homes."""
     by: dict[str, Callable[[Area, Allocation], Ints]] = {
         RA: at_random,
         NS: nearest,
-        OTOS: one_topic_one_server,
-        RELOC: by_reloc,
+        OTOS: partial(one_topic_one_server, by_first=True),
+        MIDDLE: one_topic_one_server,
+        TEXT: lambda area, allocation: by_reloc(area, replace(allocation, moves="publishers")),
+        RELOC: lambda area, allocation: by_reloc(area, replace(allocation, moves="client")),
     }
     return by[method](area, allocation)
 
@@ -127,7 +131,7 @@ def worst_ratio(
 
 PANELS = (
     ("storage", "storage of a server (messages)"),
-    ("load", "load of a server"),
+    ("most_load", "load of the fullest server"),  # that of the mean server is the same whatever is done
     ("km", "way to the home (km)"),
     ("y_ms", "Y (ms)"),
     ("y1_ms", "Y1 (ms)"),
@@ -151,8 +155,9 @@ def draw_panels(rows: Sequence[Row], label: str, limits: tuple[float, float], fi
             axes.fill_between(xs, mean - error, mean + error, alpha=0.2, color=line.get_color(), linewidth=0)
         axes.set_xlabel(label)
         axes.set_ylabel(name)
-        axes.set_ylim(bottom=0.0)
     for axes, limit, name in zip(panels, limits, "AB", strict=False):
         axes.axhline(limit, color="black", linewidth=1)
         axes.annotate(name, (0.01, limit), xycoords=("axes fraction", "data"), va="bottom", fontsize="small")
+    for axes in panels:
+        axes.set_ylim(bottom=0.0)
     panels[0].legend(fontsize="x-small")

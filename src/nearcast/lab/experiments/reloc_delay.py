@@ -19,11 +19,13 @@ from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSe
 from nearcast.lab.fanout import map_seeds
 from nearcast.lab.reloc import (
     KINDS,
+    MIDDLE,
     NS,
     OTOS,
     OURS,
     RA,
     RELOC,
+    TEXT,
     THEIRS,
     Case,
     Row,
@@ -61,6 +63,9 @@ class _Rules:
             return Expectation(claim, f"{statement} ({_TITLES[kind]})", expected)
 
         self.smallest = rule("REL-1", "Y of RELOC over the smallest of RA, NS, OTOS, any sigma >= 5 at most", "< 1")
+        self.stronger = rule(
+            "REL-1", "Y of RELOC over that of OTOS at topics' middles (ours), any sigma >= 5 at most", "< 1"
+        )
         self.nearest = rule(
             "REL-1", "way to homes of NS over the shortest of RA, OTOS, RELOC, any sigma at most", "< 1"
         )
@@ -74,7 +79,7 @@ class _Rules:
 
     @property
     def locality(self) -> tuple[Expectation, ...]:
-        return self.smallest, self.nearest, self.least, self.farther, self.within
+        return self.smallest, self.stronger, self.nearest, self.least, self.farther, self.within
 
     @property
     def clusters(self) -> tuple[Expectation, ...]:
@@ -92,6 +97,7 @@ def measure_locality(settings: RunSettings, progress: Progress) -> Outcome:
     for kind, rules in _RULES.items():
         claims += (
             rules.smallest.judge(worst_ratio(rows, kind, "y_ms", (RELOC, THEIRS), spread)),
+            rules.stronger.judge(worst_ratio(rows, kind, "y_ms", (RELOC, (MIDDLE,)), spread)),
             rules.nearest.judge(worst_ratio(rows, kind, "km", (NS, (RA, OTOS, RELOC)), sigmas)),
             rules.least.judge(worst_ratio(rows, kind, "storage", (OTOS, (RA, NS, RELOC)), sigmas)),
             rules.farther.judge(worst_ratio(rows, kind, "y1_ms", (RELOC, (OTOS,)), sigmas)),
@@ -99,7 +105,7 @@ def measure_locality(settings: RunSettings, progress: Progress) -> Outcome:
         )
     return Outcome(
         claims=tuple(claims),
-        metrics={"fullest_server_of_reloc": _fullest(rows, sigmas), "ours_over_reloc": _gains(rows, sigmas)},
+        metrics=_metrics(rows, sigmas),
         tables={"locality": _table(rows)},
         figures={
             "figure10": draw_steps,
@@ -122,7 +128,7 @@ def measure_spool(settings: RunSettings, progress: Progress) -> Outcome:
             rules.spools.judge(worst_ratio(rows, kind, "y_ms", (RELOC, THEIRS), spools))
             for kind, rules in _RULES.items()
         ),
-        metrics={"fullest_server_of_reloc": _fullest(rows, spools), "ours_over_reloc": _gains(rows, spools)},
+        metrics=_metrics(rows, spools),
         tables={"spool": _table(rows)},
         figures={
             f"figure15-{kind}": partial(
@@ -232,17 +238,19 @@ def _chosen_over_best(rows: Sequence[Row], kind: str, sigma: float) -> float:
     return float(np.mean(ratios))
 
 
-def _fullest(rows: Sequence[Row], xs: Sequence[float]) -> Metric:
-    """The storage of the fullest server, mean over seeds."""
-    return {kind: {f"{x:g}": round(mean_of(rows, "most_storage", kind, RELOC, x), 1) for x in xs} for kind in KINDS}
-
-
-def _gains(rows: Sequence[Row], xs: Sequence[float]) -> Metric:
+def _metrics(rows: Sequence[Row], xs: Sequence[float]) -> dict[str, Metric]:
+    """Means over seeds: of the fullest server's storage, and of Y beside RELOC's."""
     return {
-        kind: {
-            f"{x:g}": round(mean_of(rows, "y_ms", kind, OURS, x) / mean_of(rows, "y_ms", kind, RELOC, x), 4) for x in xs
-        }
-        for kind in KINDS
+        "fullest_server_of_reloc": {
+            kind: {f"{x:g}": round(mean_of(rows, "most_storage", kind, RELOC, x), 1) for x in xs} for kind in KINDS
+        },
+        **{
+            f"y_of_{name}_over_reloc": {
+                kind: {f"{x:g}": round(worst_ratio(rows, kind, "y_ms", (method, (RELOC,)), (x,)), 4) for x in xs}
+                for kind in KINDS
+            }
+            for name, method in (("ours", OURS), ("text", TEXT), ("ns", NS), ("otos", OTOS), ("otos_middle", MIDDLE))
+        },
     }
 
 
