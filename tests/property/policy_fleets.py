@@ -163,7 +163,7 @@ def _area(seen: Snapshot, servers: Spots) -> Area:
         topic=topic,
         publishes=at % 3 != 1,
         subscribes=at % 3 != 0,
-        spool=np.arange(topics) % 4 + 1.0,
+        spool=(np.arange(topics) % 4 + 1).astype(np.float64),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,7 +95,7 @@ def row_of(case: Case, area: Area, home: Ints, pattern: Pattern) -> Row:
 def rows_of(case: tuple[str, int, float], field: Field, followers: Path | None) -> list[Row]:
     """Every method in the same field. `case`: its kind, seed, and what is varied."""
     kind, seed, x = case
-    area = drawn_area(field, seed, followers and following_in(followers))
+    area = drawn_area(field, seed, following_in(followers))
     pattern, allocation = Pattern.of(area), Allocation(clusters=CLUSTERS, seed=seed)
     found, home = [], np.zeros(0, dtype=np.int64)
     for method in METHODS:
@@ -107,13 +107,10 @@ def rows_of(case: tuple[str, int, float], field: Field, followers: Path | None) 
     return found
 
 
-def following_in(followers: Path) -> Following:
-    if followers not in _read:
-        _read[followers] = read_followers(followers)
-    return _read[followers]
-
-
-_read: dict[Path, Following] = {}
+@cache
+def following_in(followers: Path | None) -> Following | None:
+    """None where a graph is drawn."""
+    return None if followers is None else read_followers(followers)
 
 
 def mean_of(rows: Sequence[Row], of: str, kind: str, method: str, x: float) -> float:

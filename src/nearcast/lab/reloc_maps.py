@@ -73,7 +73,6 @@ def draw_sizes(figure: Figure) -> None:
     axes = figure.add_subplot()
     axes.bar(*np.unique(np.bincount(area.topic), return_counts=True), color="tab:blue")
     axes.set_xlabel("clients of a topic")
-    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("topics")
     axes.set_title(f"{len(area.spool)} topics, {len(area.clients)} clients", fontsize="medium")
 
@@ -98,8 +97,10 @@ def _draw_map(axes: Axes, area: Area, home: Ints) -> None:
     clients, servers = area.at.vec / _S_PER_KM, area.servers.vec / _S_PER_KM
     for at, to in zip(clients, servers[home], strict=True):
         axes.plot(*zip(at, to, strict=True), color="tab:gray", linewidth=0.6, zorder=1)
-    axes.scatter(*clients.T, s=12, color="tab:blue", label="client", zorder=2)
-    axes.scatter(*servers.T, s=40, marker="s", color="tab:orange", edgecolor="black", label="server", zorder=3)
+    axes.scatter(clients[:, 0], clients[:, 1], s=12, color="tab:blue", label="client", zorder=2)
+    axes.scatter(
+        servers[:, 0], servers[:, 1], s=40, marker="s", color="tab:orange", edgecolor="black", label="server", zorder=3
+    )
     axes.set_xlim(0.0, 25.0)
     axes.set_ylim(0.0, 25.0)
     axes.set_aspect("equal")

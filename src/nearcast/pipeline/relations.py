@@ -76,22 +76,21 @@ def numbered(pattern: DataFrame) -> Numbers:
 
 def memberships_in(numbers: Numbers) -> tuple[Ints, Ints, Bools, Bools]:
     """`first`, `topic`, `publishes` and `subscribes` of an area, in the order of clients and topics."""
-    found = numbers.rows.toPandas().sort_values(["client", "topic"])
-    client = found["client"].to_numpy(np.int64)
-    first = np.searchsorted(client, np.arange(len(numbers.clients) + 1))
-    columns = (found[name].to_numpy() for name in ("topic", "publishes", "subscribes"))
-    topic, publishes, subscribes = columns
-    return first, topic.astype(np.int64), publishes.astype(np.bool_), subscribes.astype(np.bool_)
+    client, topic, publishes, subscribes = _collected(numbers.rows, "client", "topic", "publishes", "subscribes")
+    order = np.lexsort((topic, client))
+    first = np.searchsorted(client[order], np.arange(len(numbers.clients) + 1))
+    return first, topic[order], publishes[order].astype(np.bool_), subscribes[order].astype(np.bool_)
 
 
 def factors_on(numbers: Numbers, rank: int) -> Floats:
     """F = B V, a row per client: V are the first right singular vectors of B."""
     from pyspark.mllib.linalg import SparseVector  # noqa: PLC0415
     from pyspark.mllib.linalg.distributed import RowMatrix  # noqa: PLC0415
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     clients, topics = len(numbers.clients), len(numbers.topics)
-    by_client = numbers.rows.rdd.map(lambda row: (row["client"], row["topic"])).groupByKey().sortByKey()
-    rows = by_client.map(lambda each: SparseVector(topics, sorted(each[1]), [1.0] * len(each[1]))).cache()
+    by_client = numbers.rows.groupBy("client").agg(F.sort_array(F.collect_list("topic")).alias("topics"))
+    rows = by_client.rdd.map(lambda row: SparseVector(topics, row["topics"], [1.0] * len(row["topics"]))).cache()
     rank = min(rank, clients, topics)
     across = RowMatrix(rows, clients, topics).computeSVD(rank).V.toArray()
     first, topic, _, _ = memberships_in(numbers)
@@ -124,10 +123,10 @@ def strongest_on(spark: SparkSession, numbers: Numbers, factors: Floats, most: i
         together.select("client", "other", F.bround(strength, DIGITS).alias("strength"))
         .select("client", "other", F.row_number().over(order).alias("place"))
         .where(F.col("place") <= most)
-        .toPandas()
     )
+    client, other, place = _collected(ranked, "client", "other", "place")
     found = np.full((len(numbers.clients), most), NOBODY, dtype=np.int64)
-    found[ranked["client"].to_numpy(), ranked["place"].to_numpy() - 1] = ranked["other"].to_numpy()
+    found[client, place - 1] = other
     return found
 
 
@@ -155,6 +154,12 @@ def telemetry_of(spark: SparkSession, area: Area, rows: int, seed: int = 0) -> D
         .join(F.broadcast(pairs), "pair")
         .select("topic", "client", "role", (F.col("id") / 1000.0).alias("at_s"))
     )
+
+
+def _collected(frame: DataFrame, *columns: str) -> list[Ints]:
+    """What is as small as an area."""
+    table = frame.select(*columns).toArrow()
+    return [table[name].to_numpy().astype(np.int64) for name in columns]
 
 
 def _table(spark: SparkSession, of: str, names: tuple[str, ...]) -> DataFrame:

@@ -27,12 +27,15 @@ What the paper leaves open, and how it is read here:
 - K-means begins with the server nearest to the middle of all and then, again and again, the one farthest from those
   chosen, so that it needs no chance.
 
-Where K is not given, it is tried with 1, 2, 4, ... and every server by itself, and the one with the least Y is taken.
+Where K is not given, it is tried with 1, 2, 4, ... and as many as there are servers, then halfway between the best and
+the next ones tried, until those are next to it; the one with the least Y is taken, of equal ones the smallest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -121,10 +124,16 @@ def allocated(area: Area, allocation: Allocation, related: Ints, clusters: int) 
     return spools.home
 
 
-def numbers_of_clusters(servers: int) -> list[int]:
-    """What is tried where nobody says K."""
-    powers = [1 << power for power in range(servers.bit_length())]
-    return [*(each for each in powers if each < servers), servers]
+def chosen_clusters(y_of: Callable[[int], float], servers: int) -> int:
+    """K where nobody says it, by the Y that each would give."""
+    tried = {count: y_of(count) for count in {*(1 << power for power in range(servers.bit_length())), servers}}
+    while True:
+        counts = sorted(tried)
+        best = min(counts, key=lambda count: (tried[count], count))
+        halfway = {(one + other) // 2 for one, other in pairwise(counts) if best in (one, other) and other - one > 1}
+        if not halfway:
+            return best
+        tried |= {count: y_of(count) for count in sorted(halfway)}
 
 
 def best_allocated(area: Area, allocation: Allocation, related: Ints | None = None) -> tuple[Ints, int]:
@@ -135,8 +144,14 @@ def best_allocated(area: Area, allocation: Allocation, related: Ints | None = No
     if allocation.clusters is not None:
         return allocated(area, allocation, related, allocation.clusters), allocation.clusters
     pattern = Pattern.of(area)
-    tried = [(allocated(area, allocation, related, count), count) for count in numbers_of_clusters(len(area.servers))]
-    return min(tried, key=lambda each: delay_of(area, each[0], pattern).y_s)
+    homes: dict[int, Ints] = {}
+
+    def y_of(count: int) -> float:
+        homes[count] = allocated(area, allocation, related, count)
+        return delay_of(area, homes[count], pattern).y_s
+
+    count = chosen_clusters(y_of, len(area.servers))
+    return homes[count], count
 
 
 class Publishers:

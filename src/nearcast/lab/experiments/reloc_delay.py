@@ -8,12 +8,13 @@ begins with RELOC's homes.
 """
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearcast.domain.area import Area
 from nearcast.lab.claim import Claim, Expectation
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
@@ -39,7 +40,7 @@ from nearcast.lab.reloc import (
 from nearcast.lab.reloc_maps import draw_methods, draw_one_field, draw_sizes, draw_steps
 from nearcast.lab.workloads.field import Field, drawn_area
 from nearcast.policies.relations import relations_of
-from nearcast.policies.reloc import allocated, numbers_of_clusters
+from nearcast.policies.reloc import allocated, chosen_clusters
 from nearcast.policies.settings import Allocation
 from nearcast.predict.homed import Pattern
 
@@ -154,10 +155,7 @@ def measure_clusters(settings: RunSettings, progress: Progress) -> Outcome:
     shown = [row for row in rows if row.x > 0.0]
     return Outcome(
         claims=tuple(claims),
-        metrics={
-            "best_k": {kind: _best_counts(rows, kind, sigmas, counts) for kind in KINDS},
-            "tried": list(numbers_of_clusters(Field().servers)),
-        },
+        metrics={"best_k": {kind: _best_counts(rows, kind, sigmas, counts) for kind in KINDS}},
         tables={"clusters": _table(rows)},
         figures={
             f"figure16-{kind}": partial(_draw, shown, kind, "clusters (K)", f"RELOC, p = 2; {title}")
@@ -207,25 +205,23 @@ def _label(sigma: float) -> str:
 def _at_clusters(sigmas: Sequence[float], counts: Sequence[float], followers: Path | None, seed: int) -> list[Row]:
     """Where x is 0, K was chosen among those that are tried by itself."""
     found: list[Row] = []
-    allocation = Allocation()
     for kind, shared in KINDS.items():
         for sigma in sigmas:
-            area = drawn_area(Field(sigma_km=sigma, shared=shared), seed, followers and following_in(followers))
-            pattern, related = Pattern.of(area), relations_of(area, allocation.relations, allocation.factors)
-            tried = numbers_of_clusters(len(area.servers))
-            by = {
-                count: row_of(
-                    Case(kind, seed, count, _label(sigma)),
-                    area,
-                    allocated(area, allocation, related, int(count)),
-                    pattern,
-                )
-                for count in sorted({*counts, *(float(each) for each in tried)})
-            }
-            found += [by[count] for count in counts]
-            chosen = min((by[float(count)] for count in tried), key=lambda row: row.y_ms)
-            found.append(chosen._replace(x=0.0))
+            area = drawn_area(Field(sigma_km=sigma, shared=shared), seed, following_in(followers))
+            found += _by_clusters(Case(kind, seed, 0.0, _label(sigma)), area, counts)
     return found
+
+
+def _by_clusters(case: Case, area: Area, counts: Sequence[float]) -> list[Row]:
+    allocation, pattern = Allocation(), Pattern.of(area)
+    related = relations_of(area, allocation.relations, allocation.factors)
+
+    @cache
+    def with_clusters(count: int) -> Row:
+        return row_of(case._replace(x=count), area, allocated(area, allocation, related, count), pattern)
+
+    chosen = chosen_clusters(lambda count: with_clusters(count).y_ms, len(area.servers))
+    return [*(with_clusters(int(count)) for count in counts), with_clusters(chosen)._replace(x=0.0)]
 
 
 def _chosen_over_best(rows: Sequence[Row], kind: str, sigma: float) -> float:

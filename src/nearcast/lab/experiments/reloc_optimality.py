@@ -7,13 +7,14 @@ proved is compared with every assignment there is.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nearcast.domain.area import Area
+from nearcast.domain.places import Floats
 from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
@@ -84,7 +85,10 @@ def _row(seed: int) -> Row:
     area = _small_area(sigma_km, shared, seed)
     allocation = Allocation()
     found = delay_of(area, by_proof(area, allocation))
-    by = (nearest, one_topic_one_server, by_reloc, by_search)
+    nearest_ms, one_topic_ms, reloc_ms, search_ms = (
+        round(1e3 * delay_of(area, method(area, allocation)).y_s, 6)
+        for method in (nearest, one_topic_one_server, by_reloc, by_search)
+    )
     return Row(
         seed,
         sigma_km,
@@ -92,7 +96,10 @@ def _row(seed: int) -> Row:
         len(area.clients),
         round(float(found.theta.min()), 4),
         round(1e3 * found.y_s, 6),
-        *(round(1e3 * delay_of(area, method(area, allocation)).y_s, 6) for method in by),
+        nearest_ms,
+        one_topic_ms,
+        reloc_ms,
+        search_ms,
         round(1e3 * least_y_s(area), 6) if len(area.clients) <= _TRIED_CLIENTS else None,
     )
 
@@ -122,11 +129,11 @@ def least_y_s(area: Area) -> float:
     return float(least)
 
 
-def _draw(gaps: dict[str, Sequence[float]], figure: "Figure") -> None:
+def _draw(gaps: Mapping[str, Floats], figure: "Figure") -> None:
     axes = figure.add_subplot()
     names = {"nearest": "NS", "one_topic": "OTOS", "reloc": "RELOC", "search": "ours"}
     for method, gap in gaps.items():
-        ordered = np.sort(100.0 * np.asarray(gap))
+        ordered = np.sort(100.0 * gap)
         axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", label=names[method])
     axes.set_xlabel("gap to the optimum (%)")
     axes.set_ylabel("share of fields with at most this gap")

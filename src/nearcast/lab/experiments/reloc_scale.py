@@ -2,10 +2,10 @@
 million rows of telemetry.
 
 The field is as wide as has the paper's servers per area, with limits in proportion to topics per server. Homes are
-given in memory: relations, every K that is tried, the delays of each. Beside it telemetry of the same clients is written to
-Parquet, mined on Spark (pattern, factors, strongest relations), and homes are given by what was mined. On the small
-field of the paper both ways are compared, from the same factors and from Spark's own. Memory is the most that this
-process and Spark's had at once, added up.
+given in memory: relations, every K that is tried, the delays of each. Beside it telemetry of the same clients is
+written to Parquet, mined on Spark (pattern, factors, strongest relations), and homes are given by what was mined. On
+the small field of the paper both ways are compared, from the same factors and from Spark's own. Memory is the most that
+this process and Spark's had at once, added up.
 """
 
 import time
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -87,7 +87,8 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
         same, near = timed.run("both ways on a small field", lambda: _compared(spark, small))
         with TemporaryDirectory() as folder:
             count, mined = _mined(spark, timed, area, rows, Path(folder))
-        spark_gb = _peak_gb(spark.sparkContext._gateway.proc.pid)  # noqa: SLF001  # there is no other way to it
+        java: Any = spark.sparkContext._gateway  # noqa: SLF001  # there is no other way to its process
+        spark_gb = _peak_gb(java.proc.pid)
     by_mined = timed.run(
         "homes by what was mined", lambda: best_allocated(area, replace(allocation, clusters=clusters), mined)
     )
