@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import hypothesis.strategies as st
 import numpy as np
 
+from nearcast.domain.area import Area
 from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
 from nearcast.domain.places import Clients, Measured, Spots, gathered
 from nearcast.domain.plan import Plan
@@ -118,7 +119,7 @@ def _seen(fleet: Fleet, topic: str, broker: str) -> TopicLoad:
 
 def placed(seen: Snapshot) -> Snapshot:
     """With places that follow from the order of brokers and topics: some promises can be kept, and some cannot. Of half
-    of the topics their own broker was measured, and some others.
+    of the topics their own broker was measured, and some others. Clients of the topics have homes, or none yet.
     """
     count = len(seen.topics)
     topic = np.repeat(np.arange(count), 3)
@@ -137,7 +138,33 @@ def placed(seen: Snapshot) -> Snapshot:
         for number, own in enumerate(broker_of.tolist())
     ]
     places = replace(places, measured=Measured.among([list(each.items()) for each in measured]))
-    return replace(seen, places=places, processing=_processed(count))
+    return replace(seen, places=places, processing=_processed(count), area=_area(seen, places.brokers))
+
+
+def _area(seen: Snapshot, servers: Spots) -> Area:
+    """Of eight clients: who publishes what, from where, follows from their number; servers are full with two topics."""
+    clients, topics, brokers = 8, len(seen.topics), len(seen.brokers)
+    wanted = [
+        sorted({(3 * who + step * step) % topics for step in range(who % 4)}) if topics else []
+        for who in range(clients)
+    ]
+    topic = np.array([each for mine in wanted for each in mine], dtype=np.int64)
+    vec = np.stack([np.arange(clients) * 43 % 101, np.arange(clients) % 7], axis=1) / 1e3
+    at = np.arange(len(topic))
+    return Area(
+        servers=servers,
+        storage=np.where(np.arange(brokers) % 3 == 2, np.inf, 7.0),
+        compute=np.full(brokers, 20.0),
+        cloud_s=0.1,
+        clients=tuple(f"c{who}" for who in range(clients)),
+        at=Spots(vec, np.zeros(clients)),
+        home=np.array([-1 if who % 3 == 0 else who % brokers for who in range(clients)], dtype=np.int64),
+        first=np.concatenate(([0], np.cumsum([len(mine) for mine in wanted]))),
+        topic=topic,
+        publishes=at % 3 != 1,
+        subscribes=at % 3 != 0,
+        spool=(np.arange(topics) % 4 + 1).astype(np.float64),
+    )
 
 
 def _processed(count: int) -> Processing:

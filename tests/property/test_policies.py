@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from nearcast.control.verify import objections
@@ -13,17 +14,20 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import STRATEGIES
 from nearcast.domain.snapshot_json import read_snapshot, write_snapshot
+from nearcast.policies import area_homes
 from nearcast.policies.dynamoth import dynamoth
 from nearcast.policies.dynamoth_replication import Bounds, replicas, replicas_plain
 from nearcast.policies.epulsar import ALL_PAIRS, epulsar
 from nearcast.policies.ktcp import EXACT, FFD, HYBRID, LFS
 from nearcast.policies.registry import POLICIES
-from nearcast.policies.settings import Replication, Settings
+from nearcast.policies.settings import Allocation, Replication, Settings
 from tests.property.policy_fleets import Fleet, all_settings, fleets, placed
 
 NOW_S = 100.0
 SLACK = 1e-9
-every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+# The exact solver of homes takes a tenth of a second a time; it has a test of its own below, with fewer examples.
+QUICK = sorted({*POLICIES} - {area_homes.EXACT})
+every_policy = pytest.mark.parametrize("name", QUICK)
 
 
 @every_policy
@@ -50,7 +54,7 @@ def test_equal_facts_give_equal_plans_in_whatever_order_they_come(
     assert POLICIES[name](placed(read_snapshot(write_snapshot(fleet.snapshot()))), settings, NOW_S) == plan
 
 
-@pytest.mark.parametrize("name", sorted({*POLICIES} - {ALL_PAIRS}))
+@pytest.mark.parametrize("name", sorted({*QUICK} - {ALL_PAIRS}))
 @given(fleet=fleets(), settings=all_settings(), held=st.booleans())
 def test_a_plan_is_the_same_from_the_snapshots_file(name: str, fleet: Fleet, settings: Settings, held: bool) -> None:
     seen = placed(fleet.snapshot())
@@ -72,6 +76,41 @@ def test_placement_of_what_is_processed_makes_no_plan_that_would_be_refused(
     assert objections(plan, seen) == []
     held_topics = {topic for topic, each in zip(seen.topics, seen.held.tolist(), strict=True) if each}
     assert not held_topics & {step.topic for step in plan.steps}
+
+
+_HOMING = [area_homes.RANDOM, area_homes.NEAREST, area_homes.ONE_TOPIC, area_homes.RELOC, area_homes.SEARCH]
+_some_homes = given(fleet=fleets(), most=st.none() | st.integers(0, 4), nowhere=st.integers(0, 2))
+
+
+@pytest.mark.parametrize("name", _HOMING)
+@_some_homes
+def test_homes_in_an_area_are_given_by_plans_that_would_not_be_refused_within_their_budget(
+    name: str, fleet: Fleet, most: int | None, nowhere: int
+) -> None:
+    _hold_to_what_homes_keep(name, fleet, most, nowhere)
+
+
+@_some_homes
+@examples(max_examples=8)
+def test_so_are_the_best_homes_there_are(fleet: Fleet, most: int | None, nowhere: int) -> None:
+    _hold_to_what_homes_keep(area_homes.EXACT, fleet, most, nowhere)
+
+
+def _hold_to_what_homes_keep(name: str, fleet: Fleet, most: int | None, nowhere: int) -> None:
+    seen = placed(fleet.snapshot())
+    assert seen.area is not None
+    assert seen.places is not None
+    seen.places.brokers.height[:nowhere] = np.nan
+    plan = POLICIES[name](seen, Settings(allocation=Allocation(most_changes=most)), NOW_S)
+    assert objections(plan, seen) == []
+    assert not plan.steps
+    unknown = set(seen.brokers[:nowhere])
+    assert not unknown & {step.broker for step in plan.homes}
+    had_one = [step for step in plan.homes if step.was]
+    assert most is None or len(had_one) <= most
+    if fleet.usable - unknown:
+        homeless = {who for who, at in zip(seen.area.clients, seen.area.home.tolist(), strict=True) if at < 0}
+        assert {step.subscriber for step in plan.homes if not step.was} == homeless
 
 
 @given(fleet=fleets(), settings=all_settings(), nowhere=st.integers(0, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearcast.domain.area import NOWHERE
 from nearcast.domain.plan import Plan
 from nearcast.domain.snapshot import Snapshot
 
@@ -54,8 +55,10 @@ def _wrong_homes(plan: Plan, now: Snapshot, brokers: dict[str, int]) -> list[str
     out: list[str] = []
     if not plan.homes:
         return out
-    homes, usable = now.homes, now.usable
+    homes, area, usable = now.homes, now.area, now.usable
     home_of = {} if homes is None else dict(zip(homes.subscribers, homes.home.tolist(), strict=True))
+    if area is not None:
+        home_of |= dict(zip(area.clients, area.home.tolist(), strict=True))
     seen: set[str] = set()
     for step in plan.homes:
         if step.subscriber in seen:
@@ -66,10 +69,9 @@ def _wrong_homes(plan: Plan, now: Snapshot, brokers: dict[str, int]) -> list[str
                 f"subscriber {step.subscriber!r} would go to {step.broker!r}, which is not there or is being drained"
             )
         at = home_of.get(step.subscriber)
-        if at is not None and now.brokers[at] != step.was:
-            out.append(
-                f"subscriber {step.subscriber!r} has moved since the plan was made: its home is {now.brokers[at]}"
-            )
+        if at is not None and (now.brokers[at] if at != NOWHERE else "") != step.was:
+            where = now.brokers[at] if at != NOWHERE else "nowhere"
+            out.append(f"subscriber {step.subscriber!r} has moved since the plan was made: its home is {where}")
     return out
 
 

@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class HomeStep:
-    """One subscriber's change of home: it leaves the broker `was` for another one."""
+    """One client's change of home: it leaves the broker `was` for another one; '' for one that has had none."""
 
     subscriber: str
     broker: str

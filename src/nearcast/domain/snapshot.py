@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearcast.domain.area import Area
 from nearcast.domain.errors import SnapshotError
 from nearcast.domain.homes import Homes
 from nearcast.domain.load import UNKNOWN, BrokerReport, Resources, TopicLoad
@@ -65,7 +66,8 @@ class Snapshot:
 
     `planned_s`: when a plan last changed routes. `renting`: servers that were ordered and have not reported yet.
     `places`: where brokers and clients are, if that is known. `homes`: the subscribers of channels, if there are any,
-    by the indices of `brokers`. `processing`: what it takes, if any topic is processed.
+    by the indices of `brokers`. `processing`: what it takes, if any topic is processed. `area`: the clients of topics
+    that are processed at their homes, if there are any.
     `held`: topics that a policy for promises leaves where they are, since they have moved
     too lately. `relieved`: brokers that topics have left for their load, too lately for that to show in the processors
     and memory that they use.
@@ -96,6 +98,7 @@ class Snapshot:
     places: Places | None = None
     homes: Homes | None = None
     processing: Processing | None = None
+    area: Area | None = None
 
     @classmethod
     def of(

@@ -15,7 +15,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 import numpy as np
 
-from nearcast.domain import homes_json, places_json, processing_json
+from nearcast.domain import area_json, homes_json, places_json, processing_json
+from nearcast.domain.area_json import FileArea
 from nearcast.domain.errors import ConfigError, RingError, SnapshotError
 from nearcast.domain.homes_json import FileHomes
 from nearcast.domain.load import BrokerReport, Resources, TopicLoad
@@ -106,6 +107,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     places: FilePlaces | None = None
     homes: FileHomes | None = None
     processing: tuple[FileProcessed, ...] = ()
+    area: FileArea | None = None
 
 
 _decoder = msgspec.json.Decoder(_File)
@@ -134,6 +136,7 @@ def write_snapshot(snapshot: Snapshot) -> bytes:
         None if snapshot.places is None else places_json.written(snapshot.places, snapshot.brokers, snapshot.topics),
         None if snapshot.homes is None else homes_json.written(snapshot.homes, snapshot.brokers),
         () if snapshot.processing is None else processing_json.written(snapshot.processing, snapshot.topics),
+        None if snapshot.area is None else area_json.written(snapshot.area, snapshot.brokers, snapshot.topics),
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
@@ -195,6 +198,11 @@ def _snapshot_of(file: _File) -> Snapshot:
     if file.homes is not None:
         _must_be_once("homes.subscriptions", [each.key for each in file.homes.subscriptions])
         _must_be_once("homes.subscribers", [each.name for each in file.homes.subscribers])
+    if file.area is not None:
+        _must_be_once("area.clients", [each.name for each in file.area.clients])
+        _must_be_once("area.spools", [each.topic for each in file.area.spools])
+        _must_be_once("area.limits", [each.server for each in file.area.limits])
+    named = [] if places is None else [each.topic for each in places.topics]
     found = Snapshot.of(
         [
             BrokerReport(
@@ -216,15 +224,18 @@ def _snapshot_of(file: _File) -> Snapshot:
         draining=[broker.name for broker in file.brokers if broker.draining],
         planned_s=file.planned_s,
         renting=file.renting,
-        named=[] if places is None else [each.topic for each in places.topics],
+        named=named if file.area is None else [*named, *area_json.topics_in(file.area)],
         held=file.held,
         relieved=[broker.name for broker in file.brokers if broker.relieved],
     )
+    where = None if places is None else places_json.read(places, found.brokers, found.topics)
+    servers = None if where is None else where.brokers
     return replace(
         found,
-        places=None if places is None else places_json.read(places, found.brokers, found.topics),
+        places=where,
         homes=None if file.homes is None else homes_json.read(file.homes, found.brokers),
         processing=processing_json.read(file.processing, found.topics) if file.processing else None,
+        area=None if file.area is None else area_json.read(file.area, servers, found.brokers, found.topics),
     )
 
 

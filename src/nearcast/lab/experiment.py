@@ -26,6 +26,7 @@ Option = Literal[
     "recorded",
     "rows",
     "trips",
+    "followers",
 ]
 Kind = Literal["nats", "redis"]
 
@@ -57,7 +58,8 @@ class RunSettings:
     come and go meanwhile. `data` is a folder of real data, for experiments that know what is in it. `spark` is the
     master of a Spark cluster that does the work in the place of `jobs`; it must not change the outcome either.
     `duration_s` and `rate_hz` (of each publisher) are in place of the experiment's own; `recorded`: clients go as real
-    ones went. `rows` is a folder of what `nearcast model collect` has measured; `trips` a file of taxi trips.
+    ones went. `rows` is a folder of what `nearcast model collect` has measured; `trips` a file of taxi trips;
+    `followers` one of who follows whom, in place of a graph that is drawn.
     """
 
     mode: Mode
@@ -77,6 +79,7 @@ class RunSettings:
     recorded: bool = False
     rows: Path | None = None
     trips: Path | None = None
+    followers: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,8 @@ class Experiment:
             return f"{self.name} takes as long as it takes: leave out --duration"
         if settings.rate_hz is not None and "rate" not in self.options:
             return f"{self.name} has its own rates: leave out --rate"
+        if settings.followers is not None and "followers" not in self.options:
+            return f"{self.name} has nobody who follows anybody: leave out --followers"
         if settings.recorded and ("recorded" not in self.options or settings.data is None):
             return f"{self.name} has no recorded paths here: leave out --recorded, or say where they are with --data"
         return None

@@ -31,6 +31,9 @@ from nearcast.lab.experiments import (
     khare_placement,
     khare_sensitivity,
     khare_taxis,
+    reloc_delay,
+    reloc_optimality,
+    reloc_scale,
 )
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -64,6 +67,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         khare_placement.PLACEMENT,
         khare_sensitivity.EXPERIMENT,
         khare_taxis.EXPERIMENT,
+        reloc_delay.CLUSTERS,
+        reloc_delay.LOCALITY,
+        reloc_delay.SPOOL,
+        reloc_optimality.EXPERIMENT,
+        reloc_scale.EXPERIMENT,
     )
 }
 

@@ -72,6 +72,7 @@ def run_directory(root: Path, experiment: str, settings: RunSettings) -> Path:
             *(("elastic",) if settings.elastic else ()),
             *(("matrix",) if settings.latency_matrix else ()),
             *(("popularity",) if settings.popularity else ()),
+            *(("followers",) if settings.followers else ()),
             *(("quick",) if settings.quick else ()),
         )
     )

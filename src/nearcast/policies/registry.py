@@ -6,6 +6,7 @@ from nearcast.domain.errors import ConfigError
 from nearcast.domain.plan import Plan
 from nearcast.domain.snapshot import Snapshot
 from nearcast.policies import (
+    area_homes,
     bad,
     bad_groups,
     dynamoth,
@@ -31,6 +32,12 @@ POLICIES: dict[str, Policy] = {
     bad.SDM: bad.bad_sdm,
     bad.SHUFFLE: bad.bad_shuffle,
     bad_groups.NAME: bad_groups.bad_groups,
+    area_homes.RANDOM: area_homes.at_random_policy,
+    area_homes.NEAREST: area_homes.nearest_policy,
+    area_homes.ONE_TOPIC: area_homes.one_topic_policy,
+    area_homes.RELOC: area_homes.reloc_policy,
+    area_homes.SEARCH: area_homes.search_policy,
+    area_homes.EXACT: area_homes.exact_policy,
 }
 
 PROCESSING_POLICIES = (ktcp.FFD, ktcp.LFS, ktcp.HYBRID, ktcp.EXACT)

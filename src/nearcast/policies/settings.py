@@ -78,6 +78,43 @@ class Colocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Allocation:
+    """RELOC: which home each client of a topic gets that is processed at homes.
+
+    `clusters` (K) None: as many as give the least delay. `relations` (M') is how many of those that have most in common
+    with a client are asked where they are, and `factors` the rank that relations are told apart by. `locality`,
+    `relation` and `cooperation` are the three steps of Algorithm 1, each of which can be left out. `moves`: whom a full
+    server loses, the one client that came last, as the pseudocode has it, or with it all who publish the same topic, as
+    the text says. `sweeps`: how often the search looks at every client. `seed` is of policy `random`.
+
+    A plan changes at most `most_changes` homes, those first by which most is won; None: all. Who has no home yet gets
+    one in any case.
+    """
+
+    clusters: int | None = None
+    relations: int = 100
+    factors: int = 16
+    locality: bool = True
+    relation: bool = True
+    cooperation: bool = True
+    moves: Literal["client", "publishers"] = "client"
+    sweeps: int = 20
+    seed: int = 0
+    most_changes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("relations", 0), ("factors", 1), ("sweeps", 0), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"allocation.{name} is {getattr(self, name)}; it must be {least} or more")
+        if self.clusters is not None and self.clusters < 1:
+            raise ConfigError(f"allocation.clusters is {self.clusters}; there is at least one (or leave it out)")
+        if self.most_changes is not None and self.most_changes < 0:
+            raise ConfigError(f"allocation.most_changes is {self.most_changes}; it must be 0 or more (or leave it out)")
+        if self.moves not in ("client", "publishers"):
+            raise ConfigError(f"allocation.moves is {self.moves!r}; one of 'client', 'publishers'")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Load ratios are outgoing bandwidth over capacity.
 
@@ -111,6 +148,7 @@ class Settings:
     replication: Replication = field(default_factory=Replication)
     balancing: Balancing = field(default_factory=Balancing)
     colocation: Colocation = field(default_factory=Colocation)
+    allocation: Allocation = field(default_factory=Allocation)
 
     def __post_init__(self) -> None:
         if not 0 < self.safe_ratio <= self.high_ratio <= self.full_ratio:

@@ -2,6 +2,7 @@
 
 import typer
 
+from nearcast.cli.lab.area import draw_area
 from nearcast.cli.lab.explore import explore
 from nearcast.cli.lab.list import list_experiments
 from nearcast.cli.lab.replay import replay
@@ -16,3 +17,4 @@ app.command("replay")(replay)
 app.command("explore")(explore)
 app.command("scoreboard")(show_scoreboard)
 app.command("report")(write_report)
+app.command("area")(draw_area)

@@ -74,6 +74,14 @@ def run_experiment(
             show_default=False,
         ),
     ] = None,
+    followers: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Who follows whom: lines `follower, [followees...]`, or a pair each.",
+            show_default=False,
+        ),
+    ] = None,
     recorded: Annotated[bool, typer.Option("--recorded", help="Clients go as real ones did; needs --data.")] = False,
     rows: Annotated[
         Path | None,
@@ -132,6 +140,7 @@ def run_experiment(
         recorded=recorded,
         rows=rows,
         trips=trips,
+        followers=followers,
     )
     if reason := experiment.refusal(settings):
         raise typer.BadParameter(reason)

@@ -8,12 +8,13 @@ import typer
 
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json, print_table
+from nearcast.cli.plan.delay import facts_of, homes_after, show_facts
+from nearcast.cli.plan.read import snapshot_in
 from nearcast.control.loop import LoopSettings
 from nearcast.control.restraint import within_budget
 from nearcast.control.verify import objections
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.plan import Plan
-from nearcast.domain.snapshot_json import read_snapshot
 from nearcast.policies.registry import policy_named
 from nearcast.transport.config import find_config, load_config
 
@@ -30,17 +31,17 @@ def compute_plan(
     """Compute the plan that the leader would make of a snapshot, with the settings of the deployment's file if there is
     one. Nothing moves.
     """
-    try:
-        content = snapshot.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{snapshot}: cannot be read: {error.strerror}") from error
-    seen, loop = read_snapshot(content, str(snapshot)), _settings(config)
+    seen, loop = snapshot_in(snapshot), _settings(config)
     plan = within_budget(policy_named(policy)(seen, loop.settings, seen.at_s), loop.most_moves)
     against = objections(plan, seen, most=loop.most_moves)
+    home = homes_after(seen, plan)
+    delay = None if home is None else facts_of(seen, home)
     if as_json:
-        print_json({**msgspec.to_builtins(plan), "objections": against})
+        print_json({**msgspec.to_builtins(plan), "objections": against, "delay": delay})
     else:
         _show(plan, against)
+        if delay is not None:
+            show_facts(delay)
 
 
 def _settings(config: Path | None) -> LoopSettings:
@@ -67,7 +68,7 @@ def _show(plan: Plan, against: list[str]) -> None:
         print_table(("topic", "from", "to", "reason"), rows)
         _say_more(len(plan.steps))
     if plan.homes:
-        moved = [(step.subscriber, step.was, step.broker, step.reason) for step in plan.homes[:_SHOWN]]
+        moved = [(step.subscriber, step.was or "-", step.broker, step.reason) for step in plan.homes[:_SHOWN]]
         print_table(("subscriber", "from", "to", "reason"), moved)
         _say_more(len(plan.homes))
     if plan.rent:
