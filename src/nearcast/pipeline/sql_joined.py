@@ -41,6 +41,10 @@ class Joined:
             if use.block is not None and use.clause in bound:
                 source = self._bound(use.block, use.name)
             self.edits.replace(start, stop, f"{source}.__{use.name}")
+        if scan.combined:  # Spark 4.3 cuts or ranks there by the parameters of this SELECT, for all who share them
+            for block in {use.block: None for use in scan.uses if use.block is not None and use.block.ranked}:
+                for name in dict.fromkeys(use.name for use in scan.uses):
+                    self._bound(block, name)
         for block, names in self._bindings.items():
             self._bind(block, names)
         for opening in scan.made_lateral:
@@ -111,10 +115,11 @@ class Joined:
         """Around which of the two points cells are enumerated: one that is the same for all records, or one of a
         dataset, of which the new is preferred. None when neither will do.
         """
-        kept = call.clause == "ON" and call.block.outer  # rows that do not meet the condition
-        if not call.conjunct or kept or self._names(call.arguments[4]):
+        if not call.conjunct or self._names(call.arguments[4]):
             return None
         reads = [[name for each in call.arguments[side : side + 2] for name in self._names(each)] for side in (0, 2)]
+        if call.clause == "ON" and call.block.outer:  # rows that do not meet the condition are kept
+            return self._beside(call, reads)
         for side in range(2):
             if not reads[side]:
                 return None, side
@@ -126,6 +131,25 @@ class Joined:
         if not one_each or any(each.first in self.spread for each, _ in found):
             return None
         return min(found, key=lambda each: (each[0].first not in self._reading.fresh, each[1]))
+
+    def _beside(self, call: Call, reads: Sequence[Sequence[str]]) -> tuple[Relation, int] | None:
+        """What a LEFT JOIN adds, if the condition is about it and what was there before.
+
+        A record has one cell, so it meets each of these once at most, and stays alone where it meets none.
+        """
+        tokens = self._scan.tokens
+        before = [each for block, each in self._reading.datasets if block is call.block and each.end < call.first]
+        if call.block.right or not before or any(call.first <= use.colon < call.last for use in self._scan.uses):
+            return None
+        added = max(before, key=lambda each: each.first)
+        between = tokens[added.end : call.first]
+        own = added.optional and between[0].is_word("ON") and not any(each.is_word("JOIN") for each in between)
+        if not own or added.first in self.spread:
+            return None
+        for side in range(2):
+            if {*reads[side]} == {added.alias} and reads[1 - side] and not {*reads[1 - side]} & {"", added.alias}:
+                return added, side
+        return None
 
     def _columns_of(self, call: Call) -> Edits:
         first, end = call.arguments[4]
