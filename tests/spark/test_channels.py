@@ -130,13 +130,13 @@ async def test_executions_are_put_aside_and_their_results_removed(
 
 async def _executed_twice(one: ChannelRunner, other: ChannelRunner) -> None:
     """`one` commits while `other` is at work."""
-    loop, whole = asyncio.get_running_loop(), other._run
+    loop, whole = asyncio.get_running_loop(), other._asker.answered
 
     def slower(*args: Any) -> Any:
         asyncio.run_coroutine_threadsafe(one.execute(), loop).result(60)
         return whole(*args)
 
-    other._run = slower  # type: ignore[method-assign,assignment]
+    other._asker.answered = slower  # type: ignore[method-assign]
     await other.execute()
 
 

@@ -1,5 +1,6 @@
 """Compiled queries as Spark runs them: the views they read, the table of subscriptions, the answers to all at once."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -30,16 +31,18 @@ def joined(
 ) -> "DataFrame":
     """The answers to all of `asked`, which is in sight as a view: `__key`, then the query's columns.
 
-    All of one key are in one partition, and sorted there by key, then as the query says.
+    All of one key are in one partition, and sorted there by key, then as the query says. With one partition, `asked`
+    are few.
     """
-    scales = {each.argument: _scale(each.radius, asked) for each in compiled.grids}
+    scale = _scale if partitions > 1 else _scale_of_few
+    scales = {each.argument: scale(each.radius, asked) for each in compiled.grids}
     frame = session.sql(compiled.joined.text, {**times, **scales})
-    frame.repartition(partitions, KEY).createOrReplaceTempView(_ANSWERS)
+    (frame.repartition(partitions, KEY) if partitions > 1 else frame.coalesce(1)).createOrReplaceTempView(_ANSWERS)
     return session.sql(_sorted(compiled)).drop(*compiled.hidden)
 
 
 def plan(session: "SparkSession", compiled: Compiled) -> str:
-    """How Spark runs what `joined` was asked for last in this session."""
+    """How Spark runs what `joined` was asked for last in this session. It is planned once more for that."""
     (row,) = session.sql(f"EXPLAIN {_sorted(compiled)}").collect()
     return str(row[0])
 
@@ -81,12 +84,19 @@ def refusal(error: Exception, query: Rewritten) -> str:
     """Spark's first sentence, with the place in the user's text if it names one."""
     text = str(error)
     said = re.sub(r"\s*SQLSTATE: \w+.*", "", text.strip().partition("\n")[0])
-    found = re.search(r"\bline (\d+),? pos (\d+)", text)
+    found = re.search(r"\bline (\d+),? pos(ition)? (\d+)", text)
     if found is None:
         return said
     lines = query.text.split("\n")
-    at = sum(len(line) + 1 for line in lines[: int(found[1]) - 1]) + int(found[2])
+    first = 1 if found[2] else 0  # a `pos` is counted from 0, a `position` from 1
+    at = sum(len(line) + 1 for line in lines[: int(found[1]) - 1]) + int(found[3]) - first
     return f"{query.place(at)}: {said}"
+
+
+def _scale_of_few(radius: str, asked: "DataFrame") -> float:
+    """As `_scale`, without a job: rows at hand are looked at where they are."""
+    found = sorted(float(row[0]) for row in asked.selectExpr(radius).collect() if row[0] is not None)
+    return grid.scale(found[-1], found[math.ceil(0.9 * len(found)) - 1]) if found else 1.0
 
 
 def _scale(radius: str, asked: "DataFrame") -> float:

@@ -6,6 +6,7 @@ another, reads again what was not committed, and nothing else.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from nearcast.domain.dataset import Feed
 from nearcast.domain.errors import Conflict
 from nearcast.pipeline import frames, records
 from nearcast.pipeline.manifest import REJECTED, DataFile, Manifest
+from nearcast.pipeline.plain import plain_rows
 from nearcast.pipeline.sources import Batch, Judged, Source
 from nearcast.pipeline.tables import Table, in_thread
 
@@ -48,7 +50,10 @@ async def _commit(spark: "SparkSession", feed: Feed, table: Table, offset: str |
         head = await table.head()
         if head.offsets.get(feed.id) != offset:
             return None
-        files = await in_thread(_written, spark, table, head.version + 1, time.time(), batch.judged)
+        version, at_s = head.version + 1, time.time()
+        files = await in_thread(_written_plainly, table, version, at_s, batch)
+        if files is None:
+            files = await in_thread(_written, spark, table, version, at_s, batch.judged)
         try:
             return await table.commit(head, files, {} if batch.offset is None else {feed.id: batch.offset})
         except Conflict:
@@ -63,6 +68,22 @@ async def load(spark: "SparkSession", table: Table, judged: Judged) -> Manifest:
             files = await in_thread(_written, spark, table, head.version + 1, time.time(), judged)
             with suppress(Conflict):
                 return await table.commit(head, files, {})
+
+
+def _written_plainly(table: Table, version: int, at_s: float, batch: Batch) -> Sequence[DataFile] | None:
+    """Without Spark, if there is no doubt about any record; else None."""
+    from pyarrow import ArrowException  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra; untyped
+
+    dataset = table.dataset
+    if batch.texts is None or dataset.format != frames.PARQUET:
+        return None
+    rows = plain_rows(batch.texts, dataset)
+    if rows is None:
+        return None
+    try:
+        return frames.write_rows(dataset, table.folder, rows, version, at_s)
+    except (ArrowException, OverflowError):  # a number that its column cannot have
+        return None
 
 
 def _written(spark: "SparkSession", table: Table, version: int, at_s: float, judged: Judged) -> list[DataFile]:
