@@ -55,6 +55,7 @@ async def report(spark: SparkSession, tables: Mapping[str, Table], *rows: tuple[
     )
 
 
+@pytest.mark.usefixtures("way")
 async def test_every_record_is_told_once_whatever_is_killed_in_between(spark: SparkSession, tmp_path: Path) -> None:
     store, channel, tables = await opened(spark, tmp_path)
     await report(spark, tables, (1, "fire"))

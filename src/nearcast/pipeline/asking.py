@@ -51,19 +51,18 @@ class Read:
     subscriptions: Snapshot
 
     def is_few(self, views: frozenset[str]) -> bool:
-        rows: dict[str, int] = {}
-        if not self.subscriptions.is_few():
-            return False
+        """Whether all that the query reads of these views is few, and the answers cannot be many for that."""
+        new: list[int] = []
         for name, snapshot in self.datasets.items():
-            view = f"{NEW}{name.lower()}"
-            if view in views and snapshot.is_few(after := self.windows[name].after):
-                rows[view] = snapshot.rows(after)
-            elif {view, name.lower(), f"{MARKED}{name.lower()}"} & views:
-                if not snapshot.is_few():
+            view, after = name.lower(), self.windows[name].after
+            if f"{NEW}{view}" in views:
+                if not snapshot.is_few(after):
                     return False
-                rows[name] = snapshot.rows()
-        new = [count for view, count in rows.items() if view.startswith(NEW)] or rows.values()
-        return self.subscriptions.rows() * max(new, default=1) <= _MOST_PAIRS
+                new.append(snapshot.rows(after))
+            if {view, f"{MARKED}{view}"} & views and not snapshot.is_few():
+                return False
+        most = max(new or [snapshot.rows() for snapshot in self.datasets.values()], default=1)
+        return self.subscriptions.is_few() and self.subscriptions.rows() * most <= _MOST_PAIRS
 
 
 class Asker:
