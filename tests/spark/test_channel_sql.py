@@ -233,6 +233,14 @@ def test_two_datasets_are_near_each_other(spark: SparkSession) -> None:
         wanted = [(*each, lat) for each in places if apart_km((lat, lon), each[1:]) <= 60]
         assert sorted(got) == wanted
     assert sum(map(len, found)) > 20
+    text = text.replace(" 60)", " :km)")
+    reach = [chance.choice((0.0, 5.0, 60.0, 300.0, -1.0)) for _ in users]
+    near: list[dict[str, Any]] = [{"name": name, "km": km} for (name, _, _), km in zip(users, reach, strict=True)]
+    declared = (Parameter.parse("name STRING"), Parameter.parse("km DOUBLE"))
+    found, compiled = answers(session, text, declared, near, sources)
+    assert "NestedLoop" not in plan(session, compiled)
+    for (_, lat, lon), km, got in zip(users, reach, found, strict=True):
+        assert sorted(got) == [(*each, lat) for each in places if apart_km((lat, lon), each[1:]) <= km]
 
 
 def test_what_a_left_join_adds_is_found_by_cells_and_who_has_none_stays(spark: SparkSession) -> None:
@@ -241,7 +249,9 @@ def test_what_a_left_join_adds_is_found_by_cells_and_who_has_none_stays(spark: S
         "users": Source("name STRING, lat DOUBLE, lon DOUBLE"),
         "places": Source("id INT, lat DOUBLE, lon DOUBLE"),
     }
-    users = [(f"u{number}", chance.uniform(-1, 1), chance.choice((179.9, -179.9, 170.0))) for number in range(12)]
+    users: list[tuple[str, float | None, float]] = [
+        (f"u{number}", chance.uniform(-1, 1), chance.choice((179.9, -179.9, 170.0))) for number in range(12)
+    ]
     users.append(("nowhere", None, 1.0))
     places = [(number, chance.uniform(-1, 1), chance.uniform(179, 181)) for number in range(80)]
     for name, rows in (("users", users), ("places", [*places, (999, None, None)])):
@@ -256,6 +266,7 @@ def test_what_a_left_join_adds_is_found_by_cells_and_who_has_none_stays(spark: S
     assert "NestedLoop" not in plan(session, compiled)
     for (name, lat, lon), got in zip(users, found, strict=True):
         near = [] if lat is None else [(name, *each) for each in places if apart_km((lat, lon), each[1:]) <= 60]
-        assert sorted(got) == (near or [(name, None, None, None)])
+        alone: list[Any] = [(name, None, None, None)]
+        assert sorted(got) == (near or alone)
     assert sum(len(each) > 1 for each in found) > 3
     assert sum(each[0][1] is None for each in found) > 1

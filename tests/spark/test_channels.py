@@ -137,7 +137,7 @@ async def _executed_twice(one: ChannelRunner, other: ChannelRunner) -> None:
         asyncio.run_coroutine_threadsafe(one.execute(), loop).result(60)
         return whole(*args)
 
-    other._asker.answered = slower  # type: ignore[method-assign]
+    other._asker.answered = slower  # type: ignore[method-assign,assignment]
     await other.execute()
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ANSWERS = "__answers"
+_NOWHERE = 0.0  # km
 
 
 def show(name: str, everything: "DataFrame", new: "DataFrame", marked: "DataFrame") -> None:
@@ -34,9 +35,13 @@ def joined(
     All of one key are in one partition, and sorted there by key, then as the query says. With one partition, `asked`
     are few.
     """
-    scale = _scale if partitions > 1 else _scale_of_few
-    scales = {each.argument: scale(each.radius, asked) for each in compiled.grids}
-    frame = session.sql(compiled.joined.text, {**times, **scales})
+    arguments: dict[str, Any] = dict(times)
+    for each in compiled.grids:
+        largest, common = (_reach if partitions > 1 else _reach_of_few)(each.radius, asked)
+        arguments[each.argument] = grid.scale(largest, common)
+        if each.reach:
+            arguments[each.reach] = largest
+    frame = session.sql(compiled.joined.text, arguments)
     (frame.repartition(partitions, KEY) if partitions > 1 else frame.coalesce(1)).createOrReplaceTempView(_ANSWERS)
     return session.sql(_sorted(compiled)).drop(*compiled.hidden)
 
@@ -93,12 +98,13 @@ def refusal(error: Exception, query: Rewritten) -> str:
     return f"{query.place(at)}: {said}"
 
 
-def _scale_of_few(radius: str, asked: "DataFrame") -> float:
-    """As `_scale`, without a job: rows at hand are looked at where they are."""
-    found = sorted(float(row[0]) for row in asked.selectExpr(radius).collect() if row[0] is not None)
-    return grid.scale(found[-1], found[math.ceil(0.9 * len(found)) - 1]) if found else 1.0
-
-
-def _scale(radius: str, asked: "DataFrame") -> float:
+def _reach(radius: str, asked: "DataFrame") -> tuple[float, float]:
+    """The largest distance that is asked for, and one that most keep to. Nothing is near anybody without any."""
     row = asked.selectExpr(f"max({radius}) AS largest", f"percentile_approx({radius}, 0.9) AS common").first()
-    return 1.0 if row is None or row[0] is None else grid.scale(float(row[0]), float(row[1]))
+    return (_NOWHERE, _NOWHERE) if row is None or row[0] is None else (float(row[0]), float(row[1]))
+
+
+def _reach_of_few(radius: str, asked: "DataFrame") -> tuple[float, float]:
+    """The same without a job: rows at hand are looked at where they are."""
+    found = sorted(float(row[0]) for row in asked.selectExpr(radius).collect() if row[0] is not None)
+    return (found[-1], found[math.ceil(0.9 * len(found)) - 1]) if found else (_NOWHERE, _NOWHERE)

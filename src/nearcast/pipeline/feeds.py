@@ -21,7 +21,7 @@ from nearcast.pipeline.tables import Table, in_thread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LONGEST_REST_S = 1.0
+_SHORTEST_REST_S, _LONGEST_REST_S = 0.1, 1.0  # every commit is a file, and an entry of the manifest
 
 
 async def run_feed(spark: "SparkSession", feed: Feed, table: Table, source: Source) -> None:
@@ -31,7 +31,7 @@ async def run_feed(spark: "SparkSession", feed: Feed, table: Table, source: Sour
         begun_s = time.monotonic()
         await _commit(spark, feed, table, offset, batch)
         # What comes meanwhile costs next to nothing more in the next batch: half the time is for others.
-        await asyncio.sleep(min(_LONGEST_REST_S, time.monotonic() - begun_s))
+        await asyncio.sleep(min(_LONGEST_REST_S, max(_SHORTEST_REST_S, time.monotonic() - begun_s)))
 
 
 async def take_batch(spark: "SparkSession", feed: Feed, table: Table, source: Source) -> Manifest | None:

@@ -16,11 +16,13 @@ from nearcast.pipeline.sql_tokens import Kind
 class Grid:
     """A `within_km` that runs through cells. `radius`: its distance, over the columns of the table of parameters.
 
-    Spark's argument `argument` says how fine the cells are.
+    Spark's argument `argument` says how fine the cells are. `reach`, where there is one, is to be the largest distance:
+    cells around records are the same for all subscriptions, whatever each of them asks for.
     """
 
     radius: str
     argument: str
+    reach: str = ""
 
 
 class Joined:
@@ -96,11 +98,14 @@ class Joined:
         exact = grid.within(lat, lon, lat2, lon2, km)
         points = (lat, lon), (lat2, lon2)
         number = len(self.grids) + 1
-        argument = f"__scale{number}"
+        argument, reach = f"__scale{number}", ""
         found = self._boxed(call)
         if found is not None:
             relation, side = found
-            cells, own = grid.cells(*points[side], km, f":{argument}"), f"__g{number}.__c"
+            if relation is not None and self._asked_for(call):
+                reach = f"__reach{number}"
+            cells = grid.cells(*points[side], f":{reach}" if reach else km, f":{argument}")
+            own = f"__g{number}.__c"
             if relation is None:
                 self._join(call.block, f"{cells} __g{number}", first=call.clause == "ON")
                 self.bound.setdefault(call.block, []).append(own)
@@ -108,7 +113,7 @@ class Joined:
                 own = f"`{relation.alias}`.__c"
                 self.spread[relation.first] = f"__g.__c FROM {{source}} CROSS JOIN LATERAL {cells} __g"
             exact = f"({grid.cell(*points[1 - side], f':{argument}')} = {own} AND {exact})"
-            self.grids.append(Grid(rendered(self._scan, self._columns_of(call), *call.arguments[4]), argument))
+            self.grids.append(Grid(rendered(self._scan, self._columns_of(call), *call.arguments[4]), argument, reach))
         self._reading.replace_call(self.edits, call, exact)
 
     def _boxed(self, call: Call) -> tuple[Relation | None, int] | None:
@@ -123,7 +128,7 @@ class Joined:
         for side in range(2):
             if not reads[side]:
                 return None, side
-        if call.block.outer or any(call.arguments[4][0] <= use.colon < call.arguments[4][1] for use in self._scan.uses):
+        if call.block.outer:
             return None
         by_alias = {each.alias: each for block, each in self._reading.datasets if block is call.block}
         found = [(by_alias[names[0]], side) for side, names in enumerate(reads) if {*names} <= {*by_alias}]
@@ -150,6 +155,11 @@ class Joined:
             if {*reads[side]} == {added.alias} and reads[1 - side] and not {*reads[1 - side]} & {"", added.alias}:
                 return added, side
         return None
+
+    def _asked_for(self, call: Call) -> bool:
+        """Whether its distance is a subscription's own."""
+        first, end = call.arguments[4]
+        return any(first <= use.colon < end for use in self._scan.uses)
 
     def _columns_of(self, call: Call) -> Edits:
         first, end = call.arguments[4]

@@ -2,9 +2,9 @@
 
 Five real brokers, one pipeline on Spark, 400 real subscribers in the city of `nearcast.lab.workloads.emergencies`, with
 everything as in the paper but time, which goes four times as fast: 10,000 reports and every user's place come over
-HTTP, seven channels run every 2.5, 5 and 7.5 s. A tenth of the subscribers is offline for a while. Everybody comes to the broker that is nearest in the city, and `bad-ldm` evens out
-what follows, every 5 s. With `--faults` the pipeline is killed (-9) in the middle of three executions, and a
-broker, an agent and both coordinators once each.
+HTTP, seven channels run every 2.5, 5 and 7.5 s. A tenth of the subscribers is offline for a while. Everybody comes to
+the broker that is nearest in the city, and `bad-ldm` evens out what follows, every 5 s. With `--faults` the pipeline is
+killed (-9) in the middle of three executions, and a broker, an agent and both coordinators once each.
 
 BAD-1 is judged by an oracle in plain Python (`nearcast.lab.emergency_oracle`): every notification of every subscriber,
 row by row. BAD-2 compares equation 5 with the servers' own counters: the bytes of every result, once into a broker for
