@@ -254,7 +254,7 @@ def test_what_a_left_join_adds_is_found_by_cells_and_who_has_none_stays(spark: S
     ]
     users.append(("nowhere", None, 1.0))
     places = [(number, chance.uniform(-1, 1), chance.uniform(179, 181)) for number in range(80)]
-    for name, rows in (("users", users), ("places", [*places, (999, None, None)])):
+    for name, rows in (("users", users), ("places", [*places, (999, None, None), (998, float("nan"), 180.0)])):
         frame = few(session, rows, sources[name].schema)
         show(name, frame, frame, frame)
     text = (
