@@ -31,5 +31,7 @@ def rows(chance: random.Random) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def asked(chance: random.Random) -> list[dict[str, Any]]:
-    found = [{"kind": chance.choice("abcd"), "least": chance.randrange(4)} for _ in range(3)]
+    """Two of them share all but one parameter."""
+    found: list[dict[str, Any]] = [{"kind": chance.choice("abcd"), "least": chance.randrange(4)} for _ in range(3)]
+    found.append({**found[0], "least": (found[0]["least"] + 1) % 4})
     return [each for number, each in enumerate(found) if each not in found[:number]]

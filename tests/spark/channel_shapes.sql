@@ -120,6 +120,18 @@ SELECT id FROM reports WHERE kind = :kind AND severity > :least UNION ALL SELECT
 (SELECT id FROM reports WHERE kind = :kind ORDER BY id LIMIT 2) UNION ALL (SELECT id FROM shelters WHERE beds >
 :least) ORDER BY id DESC
 
+-- shape: union, ranked
+SELECT id, rank() OVER (ORDER BY id) AS place FROM reports WHERE kind = :kind UNION ALL SELECT id, beds FROM shelters
+WHERE beds > :least
+
+-- shape: union, grouped
+SELECT city, count(*) AS n FROM reports WHERE kind = :kind GROUP BY city UNION ALL SELECT kind, beds FROM shelters
+WHERE beds > :least
+
+-- shape: union, of the first of each
+SELECT max(id) AS id FROM reports WHERE kind = :kind UNION SELECT id FROM (SELECT id FROM shelters WHERE beds > :least
+ORDER BY id LIMIT 1) s
+
 -- shape: except
 SELECT severity FROM reports WHERE kind = :kind EXCEPT SELECT beds FROM shelters WHERE beds > :least
 

@@ -81,6 +81,13 @@ def spark(master: str) -> Iterator[SparkSession]:
         yield spark
 
 
+@pytest.fixture(params=["few", "many"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether what a test has counts as few records, which need no job of Spark's to be read, or as many."""
+    if request.param == "many":
+        monkeypatch.setattr("nearcast.pipeline.local._MOST_ROWS", -1)
+
+
 def memory_store() -> MemoryStoreHandle:
     return MemoryStore(SystemClock()).handle(SystemClock())
 

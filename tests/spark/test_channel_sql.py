@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its usual name
@@ -72,7 +73,7 @@ def test_all_at_once_is_what_each_gets_alone(data: SparkSession, shape: str) -> 
     ordered = False
     for bound in BINDINGS:
         compiled = compiler.compiled(alone[0].columns, bound)
-        with suppress(PySparkException):
+        with suppress(PySparkException, Py4JJavaError):
             found, ordered = joined(data, compiled, {}, frame).collect(), bool(compiled.order)
             break
     assert found is not None
@@ -232,3 +233,40 @@ def test_two_datasets_are_near_each_other(spark: SparkSession) -> None:
         wanted = [(*each, lat) for each in places if apart_km((lat, lon), each[1:]) <= 60]
         assert sorted(got) == wanted
     assert sum(map(len, found)) > 20
+    text = text.replace(" 60)", " :km)")
+    reach = [chance.choice((0.0, 5.0, 60.0, 300.0, -1.0)) for _ in users]
+    near: list[dict[str, Any]] = [{"name": name, "km": km} for (name, _, _), km in zip(users, reach, strict=True)]
+    declared = (Parameter.parse("name STRING"), Parameter.parse("km DOUBLE"))
+    found, compiled = answers(session, text, declared, near, sources)
+    assert "NestedLoop" not in plan(session, compiled)
+    for (_, lat, lon), km, got in zip(users, reach, found, strict=True):
+        assert sorted(got) == [(*each, lat) for each in places if apart_km((lat, lon), each[1:]) <= km]
+
+
+def test_what_a_left_join_adds_is_found_by_cells_and_who_has_none_stays(spark: SparkSession) -> None:
+    chance, session = random.Random(9), quick(spark)
+    sources = {
+        "users": Source("name STRING, lat DOUBLE, lon DOUBLE"),
+        "places": Source("id INT, lat DOUBLE, lon DOUBLE"),
+    }
+    users: list[tuple[str, float | None, float]] = [
+        (f"u{number}", chance.uniform(-1, 1), chance.choice((179.9, -179.9, 170.0))) for number in range(12)
+    ]
+    users.append(("nowhere", None, 1.0))
+    places = [(number, chance.uniform(-1, 1), chance.uniform(179, 181)) for number in range(80)]
+    for name, rows in (("users", users), ("places", [*places, (999, None, None), (998, float("nan"), 180.0)])):
+        frame = few(session, rows, sources[name].schema)
+        show(name, frame, frame, frame)
+    text = (
+        "SELECT u.name, p.* FROM users u LEFT JOIN places p ON within_km(p.lat, p.lon, u.lat, u.lon, 60)"
+        " WHERE u.name = :name"
+    )
+    asked = [{"name": name} for name, _, _ in users]
+    found, compiled = answers(session, text, (Parameter.parse("name STRING"),), asked, sources)
+    assert "NestedLoop" not in plan(session, compiled)
+    for (name, lat, lon), got in zip(users, found, strict=True):
+        near = [] if lat is None else [(name, *each) for each in places if apart_km((lat, lon), each[1:]) <= 60]
+        alone: list[Any] = [(name, None, None, None)]
+        assert sorted(got) == (near or alone)
+    assert sum(len(each) > 1 for each in found) > 3
+    assert sum(each[0][1] is None for each in found) > 1

@@ -55,6 +55,7 @@ async def report(spark: SparkSession, tables: Mapping[str, Table], *rows: tuple[
     )
 
 
+@pytest.mark.usefixtures("way")
 async def test_every_record_is_told_once_whatever_is_killed_in_between(spark: SparkSession, tmp_path: Path) -> None:
     store, channel, tables = await opened(spark, tmp_path)
     await report(spark, tables, (1, "fire"))
@@ -130,13 +131,13 @@ async def test_executions_are_put_aside_and_their_results_removed(
 
 async def _executed_twice(one: ChannelRunner, other: ChannelRunner) -> None:
     """`one` commits while `other` is at work."""
-    loop, whole = asyncio.get_running_loop(), other._run
+    loop, whole = asyncio.get_running_loop(), other._asker.answered
 
     def slower(*args: Any) -> Any:
         asyncio.run_coroutine_threadsafe(one.execute(), loop).result(60)
         return whole(*args)
 
-    other._run = slower  # type: ignore[method-assign,assignment]
+    other._asker.answered = slower  # type: ignore[method-assign,assignment]
     await other.execute()
 
 

@@ -19,6 +19,7 @@ PLACES = Dataset("places", "p1", parse_schema("id BIGINT, name STRING"))
 USERS = Dataset("users", "u1", parse_schema("id BIGINT, lat DOUBLE"), key="id")
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_reader_sees_the_version_it_pinned_and_what_came_in_between(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ async def test_a_reader_sees_the_version_it_pinned_and_what_came_in_between(
         assert rows(snapshot.rejected(spark), "reason") == []
 
 
+@pytest.mark.usefixtures("way")
 async def test_a_keyed_dataset_holds_the_latest_record_of_each_key(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(store(), tmp_path, USERS)
     await table.create()
@@ -78,6 +80,7 @@ async def test_a_table_that_was_dropped_takes_nothing(spark: SparkSession, tmp_p
         await table.commit(head, files, {})
 
 
+@pytest.mark.usefixtures("way")
 async def test_compaction_beside_a_reader_keeps_what_it_pinned_and_every_version(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -99,6 +102,7 @@ async def test_compaction_beside_a_reader_keeps_what_it_pinned_and_every_version
     assert len([*table.folder.glob("manifests/*")]) == 1
 
 
+@pytest.mark.usefixtures("way")
 async def test_deltas_are_folded_and_old_keys_leave(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(store(), tmp_path, replace(USERS, retain_s=3600.0))
     await table.create()

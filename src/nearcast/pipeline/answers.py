@@ -1,5 +1,6 @@
 """Compiled queries as Spark runs them: the views they read, the table of subscriptions, the answers to all at once."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ANSWERS = "__answers"
+_NOWHERE = 0.0  # km
 
 
 def show(name: str, everything: "DataFrame", new: "DataFrame", marked: "DataFrame") -> None:
@@ -30,16 +32,22 @@ def joined(
 ) -> "DataFrame":
     """The answers to all of `asked`, which is in sight as a view: `__key`, then the query's columns.
 
-    All of one key are in one partition, and sorted there by key, then as the query says.
+    All of one key are in one partition, and sorted there by key, then as the query says. With one partition, `asked`
+    are few.
     """
-    scales = {each.argument: _scale(each.radius, asked) for each in compiled.grids}
-    frame = session.sql(compiled.joined.text, {**times, **scales})
-    frame.repartition(partitions, KEY).createOrReplaceTempView(_ANSWERS)
+    arguments: dict[str, Any] = dict(times)
+    for each in compiled.grids:
+        largest, common = (_reach if partitions > 1 else _reach_of_few)(each.radius, asked)
+        arguments[each.argument] = grid.scale(largest, common)
+        if each.reach:
+            arguments[each.reach] = largest
+    frame = session.sql(compiled.joined.text, arguments)
+    (frame.repartition(partitions, KEY) if partitions > 1 else frame.coalesce(1)).createOrReplaceTempView(_ANSWERS)
     return session.sql(_sorted(compiled)).drop(*compiled.hidden)
 
 
 def plan(session: "SparkSession", compiled: Compiled) -> str:
-    """How Spark runs what `joined` was asked for last in this session."""
+    """How Spark runs what `joined` was asked for last in this session. It is planned once more for that."""
     (row,) = session.sql(f"EXPLAIN {_sorted(compiled)}").collect()
     return str(row[0])
 
@@ -81,14 +89,22 @@ def refusal(error: Exception, query: Rewritten) -> str:
     """Spark's first sentence, with the place in the user's text if it names one."""
     text = str(error)
     said = re.sub(r"\s*SQLSTATE: \w+.*", "", text.strip().partition("\n")[0])
-    found = re.search(r"\bline (\d+),? pos (\d+)", text)
+    found = re.search(r"\bline (\d+),? pos(ition)? (\d+)", text)
     if found is None:
         return said
     lines = query.text.split("\n")
-    at = sum(len(line) + 1 for line in lines[: int(found[1]) - 1]) + int(found[2])
+    first = 1 if found[2] else 0  # a `pos` is counted from 0, a `position` from 1
+    at = sum(len(line) + 1 for line in lines[: int(found[1]) - 1]) + int(found[3]) - first
     return f"{query.place(at)}: {said}"
 
 
-def _scale(radius: str, asked: "DataFrame") -> float:
+def _reach(radius: str, asked: "DataFrame") -> tuple[float, float]:
+    """The largest distance that is asked for, and one that most keep to. Nothing is near anybody without any."""
     row = asked.selectExpr(f"max({radius}) AS largest", f"percentile_approx({radius}, 0.9) AS common").first()
-    return 1.0 if row is None or row[0] is None else grid.scale(float(row[0]), float(row[1]))
+    return (_NOWHERE, _NOWHERE) if row is None or row[0] is None else (float(row[0]), float(row[1]))
+
+
+def _reach_of_few(radius: str, asked: "DataFrame") -> tuple[float, float]:
+    """The same without a job: rows at hand are looked at where they are."""
+    found = sorted(float(row[0]) for row in asked.selectExpr(radius).collect() if row[0] is not None)
+    return (found[-1], found[math.ceil(0.9 * len(found)) - 1]) if found else (_NOWHERE, _NOWHERE)

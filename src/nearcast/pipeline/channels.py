@@ -9,23 +9,20 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from nearcast.domain.channel import Channel, ChannelSpec, Subscription, SubscriptionKey
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.errors import ChannelError
-from nearcast.domain.execution import Execution, Failure, Progress, Schedule, Window
-from nearcast.pipeline import answers, frames
+from nearcast.domain.execution import Execution, Failure, Progress, Schedule
+from nearcast.pipeline import answers
+from nearcast.pipeline.asking import GONE, Asker, Read
 from nearcast.pipeline.files import sync
 from nearcast.pipeline.pointer import put_surely
 from nearcast.pipeline.progress import (
-    PARAMETER,
     begin,
     executions_of,
     folder_of,
@@ -35,11 +32,10 @@ from nearcast.pipeline.progress import (
     read_progress,
     subscriptions_table,
 )
-from nearcast.pipeline.results import Results, Written, read_last, remove_results, write_last, write_results
+from nearcast.pipeline.results import Results, read_last, remove_results, write_last
 from nearcast.pipeline.sample import Source
-from nearcast.pipeline.sql import KEY, PARAMETERS, Compiler
-from nearcast.pipeline.sql_reading import BEFORE, NOW
-from nearcast.pipeline.tables import Snapshot, Table, in_thread
+from nearcast.pipeline.sql import Compiler
+from nearcast.pipeline.tables import Table, in_thread
 from nearcast.pipeline.trial import tried
 from nearcast.store.store import Store
 from nearcast.transport.clock import Clock, SystemClock
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.05  # how often a continuous channel looks for commits
 _REST_S = 1.0
-_PARTITIONS, _PER_CORE = "spark.sql.shuffle.partitions", 4
 
 
 def checked(spark: "SparkSession", spec: ChannelSpec, datasets: Collection[Dataset], at_s: float) -> Channel:
@@ -64,18 +59,6 @@ def checked(spark: "SparkSession", spec: ChannelSpec, datasets: Collection[Datas
     read = tuple(named[name].name for name in compiler.datasets)
     bound = tuple(sorted(trial.bound))
     return Channel(secrets.token_hex(6), spec, read, trial.columns, bound, trial.warnings, at_s)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What one execution reads."""
-
-    number: int
-    at_s: float
-    before_s: float
-    windows: Mapping[str, Window]
-    datasets: Mapping[str, Snapshot]
-    subscriptions: Snapshot
 
 
 class ChannelRunner:
@@ -105,12 +88,11 @@ class ChannelRunner:
         self._last: dict[str, int] | None = None
         self._done = 0  # the execution after which it is so
         self._changing = asyncio.Lock()
-        self._spark = spark
-        self._session: SparkSession | None = None
-        self._plan = ""
         spec = channel.spec
         compiler = Compiler(spec.query, spec.parameters, channel.datasets)
-        self._compiled = compiler.compiled(channel.columns, frozenset(channel.bound))
+        compiled = compiler.compiled(channel.columns, frozenset(channel.bound))
+        self._joined, self._asked_new = compiled.joined, compiled.asked_new
+        self._asker = Asker(spark, channel, compiled, self.folder, self._clock)
 
     @property
     def spec(self) -> ChannelSpec:
@@ -156,7 +138,7 @@ class ChannelRunner:
         """Whether a dataset of which what is new is asked for has had a commit since the last execution."""
         done = (await self.progress()).last.windows
         for name, table in self._tables.items():
-            asked = name.lower() in self._compiled.asked_new or not self._compiled.asked_new
+            asked = name.lower() in self._asked_new or not self._asked_new
             if asked and (name not in done or (await table.head()).version > done[name].until):
                 return True
         return False
@@ -181,14 +163,14 @@ class ChannelRunner:
             revision = await self._commit(progress, revision)
             asked = await pins.enter_async_context(self.subscriptions.pinned())
             number = progress.started
-            read = _Reading(number, at_s, progress.last.at_s, windows, pinned, asked)
+            read = Read(number, at_s, progress.last.at_s, windows, pinned, asked)
             try:
-                written = await in_thread(self._run, read, self._last)
-            except (ConnectionError, Py4JNetworkError):
-                raise  # Spark is gone: nobody's query failed
+                written = await in_thread(self._asker.answered, read, self._last)
+            except GONE:
+                raise
             except Exception as error:  # noqa: BLE001  # whatever it is: the channel goes on, and its users are told
                 took_s = self._clock.now() - began_s
-                failure = Failure(at_s, answers.refusal(error, self._compiled.joined), windows, took_s)
+                failure = Failure(at_s, answers.refusal(error, self._joined), windows, took_s)
                 await self._commit(progress.failed(failure), revision)
                 return failure
             execution = Execution(
@@ -203,7 +185,7 @@ class ChannelRunner:
                 late_s=round(late_s, 4),
             )
             last = {**self._last, **dict.fromkeys(written.keys, number)}
-            await self._commit(await self._shortened(progress.committed(execution, self._plan), last), revision)
+            await self._commit(await self._shortened(progress.committed(execution, self._asker.plan), last), revision)
         self._last = last
         self._done = number
         for name, window in windows.items():
@@ -227,27 +209,6 @@ class ChannelRunner:
             await in_thread(remove_results, self.folder, named, progress.last.number)
 
     # Within
-
-    def _run(self, read: _Reading, last: Mapping[str, int]) -> Written:
-        """In a thread."""
-        if self._session is None:
-            self._session = channel_session(self._spark)
-        session = self._session
-        for name, snapshot in read.datasets.items():
-            after = read.windows[name].after
-            everything = snapshot.frame(session)
-            marked = everything.selectExpr("*", f"{frames.VERSION} > {after} AS __new")
-            hidden = (frames.VERSION, frames.AT)
-            new = snapshot.added(session, after) if name.lower() in self._compiled.asked_new else everything
-            answers.show(name.lower(), everything.drop(*hidden), new.drop(*hidden), marked.drop(*hidden))
-        columns = [f"{PARAMETER}{each.name} AS __{each.name}" for each in self.channel.spec.parameters]
-        asked = read.subscriptions.frame(session).where("active").selectExpr(f"key AS {KEY}", *columns)
-        asked.createOrReplaceTempView(PARAMETERS)
-        times = {NOW: _time(read.at_s), BEFORE: _time(read.before_s)}
-        found = answers.joined(session, self._compiled, times, asked, session.sparkContext.defaultParallelism)
-        written = write_results(self.folder, read.number, found, last)
-        self._plan = answers.plan(session, self._compiled)
-        return written
 
     async def _commit(self, progress: Progress, revision: int) -> int:
         return await put_surely(self._store, self._clock, key_of(self.channel), msgspec.json.encode(progress), revision)
@@ -301,16 +262,3 @@ async def run_channel(
         found = await runner.execute(late_s)
         if isinstance(found, Execution) and done is not None:
             await done(found)
-
-
-def channel_session(spark: "SparkSession") -> "SparkSession":
-    """With views of its own, and as many partitions as this Spark can work on, unless it was told otherwise."""
-    session, context = spark.newSession(), spark.sparkContext
-    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # which others read as UTC
-    if not context.getConf().contains(_PARTITIONS):
-        session.conf.set(_PARTITIONS, str(_PER_CORE * context.defaultParallelism))
-    return session
-
-
-def _time(at_s: float) -> datetime:
-    return datetime.fromtimestamp(at_s, UTC)

@@ -1,4 +1,7 @@
-"""A table's files as Spark reads and writes them. Everything here blocks, and is for a thread."""
+"""A table's files as Spark reads and writes them. Everything here blocks, and is for a thread.
+
+What has few records is read and written by this process (`local`): the same records, without a job of Spark's.
+"""
 
 import math
 import secrets
@@ -9,18 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.schema import Column, Schema
+from nearcast.pipeline import local
 from nearcast.pipeline.files import DATA, sync
 from nearcast.pipeline.manifest import RECORDS, REJECTED, DataFile
 
 if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame, SparkSession
 
+PARQUET = "parquet"
 VERSION, AT, POSITION = "_version", "_at", "_position"
 HIDDEN = (Column(VERSION, "BIGINT"), Column(AT, "TIMESTAMP"))
 """What every record has besides the dataset's columns."""
 
 SIDE = Schema((Column("reason", "STRING"), Column("raw", "STRING"), Column("source", "STRING")))
 """The columns of a side table."""
+
+_LOOSE_KEYS = ("DOUBLE", "FLOAT")  # of which Spark takes some for the same that are not (-0.0)
 
 
 def schema_of(dataset: Dataset, part: str = RECORDS) -> Schema:
@@ -44,6 +52,9 @@ def latest(
     spark: "SparkSession", dataset: Dataset, folder: Path, files: Sequence[DataFile], version: int
 ) -> "DataFrame":
     """What a dataset holds at `version`, from files that have it; of a keyed one the latest record of each key."""
+    table = few_latest(dataset, folder, files, version)
+    if table is not None:
+        return local.frame(spark, table, str(schema_of(dataset)))
     if dataset.key is None:
         return _until(read(spark, dataset, folder, files), files, version)
     base = [each for each in files if each.base]
@@ -57,6 +68,30 @@ def latest(
     # The base has one record per key already: only what is new has to be sorted out.
     old = read(spark, dataset, folder, base).join(new.select(dataset.key), dataset.key, "left_anti")
     return old.select(newest.columns).unionAll(newest)
+
+
+def few_latest(dataset: Dataset, folder: Path, files: Sequence[DataFile], version: int) -> "pa.Table | None":
+    """The same as records at hand, if they are few; else None."""
+    if not are_few(dataset, files):
+        return None
+    table = local.between(local.read(folder, files, str(schema_of(dataset))), VERSION, -1, version)
+    return table if dataset.key is None else local.last_per_key(table, dataset.key, VERSION)
+
+
+def added(  # noqa: PLR0917  # of what, and which of it
+    spark: "SparkSession", dataset: Dataset, folder: Path, files: Sequence[DataFile], after: int, until: int
+) -> "DataFrame":
+    """Of a dataset without keys: what came with versions after the one up to the other, from files that have it."""
+    if are_few(dataset, files):
+        schema = str(schema_of(dataset))
+        return local.frame(spark, local.between(local.read(folder, files, schema), VERSION, after, until), schema)
+    return read(spark, dataset, folder, files).where(f"{VERSION} > {after} AND {VERSION} <= {until}")
+
+
+def are_few(dataset: Dataset, files: Sequence[DataFile]) -> bool:
+    """Whether they are read by this process."""
+    key = None if dataset.key is None else dataset.schema.column(dataset.key)
+    return local.fits(dataset.format, files) and (key is None or key.type not in _LOOSE_KEYS)
 
 
 def write(
@@ -84,41 +119,53 @@ def write(
 def write_rows(
     dataset: Dataset, folder: Path, rows: Sequence[Sequence[Any]], version: int, at_s: float
 ) -> tuple[DataFile, ...]:
-    """A few records that this process has, as one file, without a job of Spark's; of a keyed dataset one per key.
+    """Records that this process has, as one file, without a job of Spark's; of a keyed dataset the last of each key.
 
-    Parquet only, which is what tables of our own are.
+    Parquet only. Raises ArrowInvalid or OverflowError for a value that its column cannot have.
     """
-    import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra; untyped
-    from pyarrow import parquet  # noqa: PLC0415
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
-    from pyspark.sql.types import StructType  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415  # an extra
 
-    at = datetime.fromtimestamp(at_s, tz=UTC)
-    struct = StructType.fromDDL(str(schema_of(dataset)))
-    assert isinstance(struct, StructType)
-    schema = to_arrow_schema(struct, timezone="UTC")
-    columns = zip(*((*row, version, at) for row in rows), strict=True)
-    arrays = [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)]
-    into = folder / DATA / f"{version:010d}-{secrets.token_hex(6)}"
-    into.mkdir(parents=True)
-    path = into / "part-0.parquet"
-    parquet.write_table(pa.table(arrays, schema=schema), path)
-    sync(into)
-    sync(into.parent)
-    name, size = str(path.relative_to(folder)), path.stat().st_size
-    return (DataFile(name, version, version, len(rows), size, at_s),)
+    if dataset.key is not None:
+        place = [name.lower() for name in dataset.schema.names].index(dataset.key.lower())
+        rows = list({row[place]: row for row in rows}.values())
+    if not rows:
+        return ()
+    schema = local.arrow_schema(str(schema_of(dataset)))
+    arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=False)]
+    arrays.append(pa.repeat(pa.scalar(version, schema.field(VERSION).type), len(rows)))
+    arrays.append(pa.repeat(pa.scalar(datetime.fromtimestamp(at_s, tz=UTC), schema.field(AT).type), len(rows)))
+    paths = local.write(folder, pa.table(arrays, schema=schema), version)
+    return tuple(DataFile(path, version, version, count, size, at_s) for path, count, size in paths)
+
+
+def rewrite_few(dataset: Dataset, folder: Path, old: Sequence[DataFile], *, base: bool) -> tuple[DataFile, ...] | None:
+    """As `rewrite`, of all their records, or as a `base` the latest of each key; None if they are not few."""
+    last, part = max(each.last for each in old), old[0].part
+    if base:
+        table = few_latest(dataset, folder, old, last)
+    elif local.fits(dataset.format, old):
+        table = local.read(folder, old, str(schema_of(dataset, part)))
+    else:
+        table = None
+    if table is None:
+        return None
+    return _replacing(old, local.write(folder, table, last) if len(table) else [], base=base)
 
 
 def rewrite(
     dataset: Dataset, folder: Path, frame: "DataFrame", old: Sequence[DataFile], target_bytes: int, *, base: bool
 ) -> tuple[DataFile, ...]:
     """The records of `frame`, which are those of the files `old` or some of them, in fewer files."""
-    first, last = min(each.first for each in old), max(each.last for each in old)
-    at_s, part = max(each.at_s for each in old), old[0].part
+    last = max(each.last for each in old)
     wanted = math.ceil(sum(each.size_bytes for each in old) / target_bytes)
     if base:  # large as a rule: every core takes its part
         wanted = max(wanted, frame.sparkSession.sparkContext.defaultParallelism)
-    paths = _written(dataset, folder, frame.coalesce(wanted), last)
+    return _replacing(old, _written(dataset, folder, frame.coalesce(wanted), last), base=base)
+
+
+def _replacing(old: Sequence[DataFile], paths: Sequence[tuple[str, int, int]], *, base: bool) -> tuple[DataFile, ...]:
+    first, last = min(each.first for each in old), max(each.last for each in old)
+    at_s, part = max(each.at_s for each in old), old[0].part
     return tuple(DataFile(path, first, last, rows, size, at_s, part, base) for path, rows, size in paths)
 
 

@@ -37,7 +37,7 @@ def cell(lat: str, lon: str, per_unit: str) -> str:
 
 
 def cells(lat: str, lon: str, km: str, per_unit: str) -> str:
-    """A derived table with the cubes around a point, each once, as `__c`."""
+    """A derived table with the cubes around a point, each once, as `__c`; none around what is no point (null, NaN)."""
     x, y, z = _axes(lat, lon)
     sides = " ".join(
         f"sequence(floor((greatest(__t.{axis} - __t.c, -1) + 1) * {per_unit}),"
@@ -49,7 +49,9 @@ def cells(lat: str, lon: str, km: str, per_unit: str) -> str:
         " __i * 4398046511104 + __j * 2097152 + __k)))))"
     )
     point = f"SELECT {x} AS x, {y} AS y, {z} AS z, {_chord(km)} + {_SLACK} AS c"
-    return f"(SELECT explode({cubes}) AS __c FROM (SELECT {sides} FROM ({point}) __t WHERE __t.c >= 0) __s)"  # noqa: S608  # expressions, not input
+    # Spark's greatest and least leave nulls out, and NaN is above all: without this, no point would be everywhere.
+    there = "__t.c >= 0 AND __t.x <= 2 AND __t.y <= 2 AND __t.z <= 2"
+    return f"(SELECT explode({cubes}) AS __c FROM (SELECT {sides} FROM ({point}) __t WHERE {there}) __s)"  # noqa: S608  # expressions, not input
 
 
 def within(lat: str, lon: str, lat2: str, lon2: str, km: str) -> str:

@@ -44,8 +44,10 @@ async def compact(spark: "SparkSession", table: Table, snapshot: Snapshot, care:
     if not old:
         return 0
     dataset, folder = table.dataset, table.folder
-    frame = await in_thread(frames.read, spark, dataset, folder, old, part)
-    new = await in_thread(partial(frames.rewrite, dataset, folder, frame, old, care.target_bytes, base=False))
+    new = await in_thread(partial(frames.rewrite_few, dataset, folder, old, base=False))
+    if new is None:
+        frame = await in_thread(frames.read, spark, dataset, folder, old, part)
+        new = await in_thread(partial(frames.rewrite, dataset, folder, frame, old, care.target_bytes, base=False))
     return len(old) * await table.replace([each.path for each in old], new)
 
 
@@ -58,10 +60,14 @@ async def fold(spark: "SparkSession", table: Table, snapshot: Snapshot, care: Ca
     if not old:
         return 0
     dataset, folder, last = table.dataset, table.folder, max(each.last for each in old)
-    frame = await in_thread(frames.latest, spark, dataset, folder, old, last)
-    if dataset.retain_s is not None:
-        frame = frame.where(f"{frames.AT} >= timestamp_micros({int(1e6 * (now_s - dataset.retain_s))})")
-    new = await in_thread(partial(frames.rewrite, dataset, folder, frame, old, care.target_bytes, base=True))
+    new = None
+    if dataset.retain_s is None:
+        new = await in_thread(partial(frames.rewrite_few, dataset, folder, old, base=True))
+    if new is None:
+        frame = await in_thread(frames.latest, spark, dataset, folder, old, last)
+        if dataset.retain_s is not None:
+            frame = frame.where(f"{frames.AT} >= timestamp_micros({int(1e6 * (now_s - dataset.retain_s))})")
+        new = await in_thread(partial(frames.rewrite, dataset, folder, frame, old, care.target_bytes, base=True))
     return len(old) * await table.replace([each.path for each in old], new, folded=last)
 
 

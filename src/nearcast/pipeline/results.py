@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _DATA, _INDEX = "data", "index.parquet"
+_FEW = "part-0.parquet"
 _ROW_GROUP_BYTES = 1 << 20  # what is read for one key at least
 _INDEXES = 16
 
@@ -48,21 +49,42 @@ class _Place:
 
 
 def write_results(folder: Path, number: int, answers: "DataFrame", last: Mapping[str, int]) -> Written:
-    """All on disk when this returns. `last`: the newest execution before this one that had rows, by key."""
-    path = folder / f"{number:010d}-{secrets.token_hex(6)}"
+    """By Spark, all on disk when this returns. `last`: the newest execution before this one that had rows, by key."""
+    path = _place(folder, number)
     answers.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(str(path / _DATA))
+    files = sorted((path / _DATA).glob("*.parquet"))
+    return _indexed(path, {each.name: pq.read_table(each, columns=[KEY]).column(KEY) for each in files}, last)
+
+
+def write_few(folder: Path, number: int, answers: pa.Table, last: Mapping[str, int]) -> Written:
+    """As `write_results`, of what this process has, sorted by key."""
+    if not len(answers):
+        return Written("", 0, ())
+    path = _place(folder, number)
+    (path / _DATA).mkdir(parents=True)
+    rows = max(1, len(answers) * _ROW_GROUP_BYTES // max(1, answers.nbytes))
+    pq.write_table(answers, path / _DATA / _FEW, row_group_size=rows)
+    return _indexed(path, {_FEW: answers.column(KEY)}, last)
+
+
+def _place(folder: Path, number: int) -> Path:
+    return folder / f"{number:010d}-{secrets.token_hex(6)}"
+
+
+def _indexed(path: Path, found: Mapping[str, pa.ChunkedArray], last: Mapping[str, int]) -> Written:
+    """`found`: the keys of each file's rows."""
     files: list[str] = []
     firsts: list[int] = []
     rows: list[int] = []
     keys: list[str] = []
-    for file in sorted((path / _DATA).glob("*.parquet")):
-        column = pq.read_table(file, columns=[KEY]).column(KEY).combine_chunks()
+    for name, chunks in found.items():
+        column = chunks.combine_chunks()
         if len(column) == 0:
             continue
         runs = pc.run_end_encode(column)
         ends = [0, *runs.run_ends.to_pylist()]
         keys += runs.values.to_pylist()
-        files += [file.name] * len(runs.values)
+        files += [name] * len(runs.values)
         firsts += ends[:-1]
         rows += [end - start for start, end in pairwise(ends)]
     if not keys:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,12 +26,14 @@ Judged = Callable[["SparkSession", Dataset], "DataFrame"]
 class Batch:
     """What was read from a source in one go, not yet in the table.
 
-    `offset`: how far the source has been read with it; None where nothing can be read again.
+    `offset`: how far the source has been read with it; None where nothing can be read again. `texts`: the same as JSON
+    objects, where it is nothing else.
     """
 
     judged: Judged
     offset: str | None
     count: int  # of files or messages
+    texts: Sequence[str] | None = None
 
 
 class Source(Protocol):

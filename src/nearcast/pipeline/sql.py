@@ -44,7 +44,7 @@ further out there: which it takes depends on more than the clause. To be tried i
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """`order`: what rows of one subscription are sorted by, over the columns of `joined`; `hidden` of them are no part
-    of the result.
+    of the result. `views`: which ones `joined` reads.
     """
 
     alone: Rewritten
@@ -54,6 +54,7 @@ class Compiled:
     grids: tuple[Grid, ...]
     order: tuple[str, ...]
     hidden: tuple[str, ...]
+    views: frozenset[str]
 
 
 class Compiler:
@@ -103,6 +104,7 @@ class Compiler:
             tuple(joined.grids),
             tuple(order),
             tuple(hidden),
+            reading.views,
         )
 
     def _check_parameters(self, parameters: Sequence[Parameter]) -> None:

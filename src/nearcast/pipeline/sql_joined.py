@@ -16,11 +16,13 @@ from nearcast.pipeline.sql_tokens import Kind
 class Grid:
     """A `within_km` that runs through cells. `radius`: its distance, over the columns of the table of parameters.
 
-    Spark's argument `argument` says how fine the cells are.
+    Spark's argument `argument` says how fine the cells are. `reach`, where there is one, is to be the largest distance:
+    cells around records are the same for all subscriptions, whatever each of them asks for.
     """
 
     radius: str
     argument: str
+    reach: str = ""
 
 
 class Joined:
@@ -41,6 +43,10 @@ class Joined:
             if use.block is not None and use.clause in bound:
                 source = self._bound(use.block, use.name)
             self.edits.replace(start, stop, f"{source}.__{use.name}")
+        if scan.combined:  # Spark 4.3 cuts or ranks there by the parameters of this SELECT, for all who share them
+            for block in {use.block: None for use in scan.uses if use.block is not None and use.block.ranked}:
+                for name in dict.fromkeys(use.name for use in scan.uses):
+                    self._bound(block, name)
         for block, names in self._bindings.items():
             self._bind(block, names)
         for opening in scan.made_lateral:
@@ -92,11 +98,14 @@ class Joined:
         exact = grid.within(lat, lon, lat2, lon2, km)
         points = (lat, lon), (lat2, lon2)
         number = len(self.grids) + 1
-        argument = f"__scale{number}"
+        argument, reach = f"__scale{number}", ""
         found = self._boxed(call)
         if found is not None:
             relation, side = found
-            cells, own = grid.cells(*points[side], km, f":{argument}"), f"__g{number}.__c"
+            if relation is not None and self._asked_for(call):
+                reach = f"__reach{number}"
+            cells = grid.cells(*points[side], f":{reach}" if reach else km, f":{argument}")
+            own = f"__g{number}.__c"
             if relation is None:
                 self._join(call.block, f"{cells} __g{number}", first=call.clause == "ON")
                 self.bound.setdefault(call.block, []).append(own)
@@ -104,21 +113,22 @@ class Joined:
                 own = f"`{relation.alias}`.__c"
                 self.spread[relation.first] = f"__g.__c FROM {{source}} CROSS JOIN LATERAL {cells} __g"
             exact = f"({grid.cell(*points[1 - side], f':{argument}')} = {own} AND {exact})"
-            self.grids.append(Grid(rendered(self._scan, self._columns_of(call), *call.arguments[4]), argument))
+            self.grids.append(Grid(rendered(self._scan, self._columns_of(call), *call.arguments[4]), argument, reach))
         self._reading.replace_call(self.edits, call, exact)
 
     def _boxed(self, call: Call) -> tuple[Relation | None, int] | None:
         """Around which of the two points cells are enumerated: one that is the same for all records, or one of a
         dataset, of which the new is preferred. None when neither will do.
         """
-        kept = call.clause == "ON" and call.block.outer  # rows that do not meet the condition
-        if not call.conjunct or kept or self._names(call.arguments[4]):
+        if not call.conjunct or self._names(call.arguments[4]):
             return None
         reads = [[name for each in call.arguments[side : side + 2] for name in self._names(each)] for side in (0, 2)]
+        if call.clause == "ON" and call.block.outer:  # rows that do not meet the condition are kept
+            return self._beside(call, reads)
         for side in range(2):
             if not reads[side]:
                 return None, side
-        if call.block.outer or any(call.arguments[4][0] <= use.colon < call.arguments[4][1] for use in self._scan.uses):
+        if call.block.outer:
             return None
         by_alias = {each.alias: each for block, each in self._reading.datasets if block is call.block}
         found = [(by_alias[names[0]], side) for side, names in enumerate(reads) if {*names} <= {*by_alias}]
@@ -126,6 +136,30 @@ class Joined:
         if not one_each or any(each.first in self.spread for each, _ in found):
             return None
         return min(found, key=lambda each: (each[0].first not in self._reading.fresh, each[1]))
+
+    def _beside(self, call: Call, reads: Sequence[Sequence[str]]) -> tuple[Relation, int] | None:
+        """What a LEFT JOIN adds, if the condition is about it and what was there before.
+
+        A record has one cell, so it meets each of these once at most, and stays alone where it meets none.
+        """
+        tokens = self._scan.tokens
+        before = [each for block, each in self._reading.datasets if block is call.block and each.end < call.first]
+        if call.block.right or not before or any(call.first <= use.colon < call.last for use in self._scan.uses):
+            return None
+        added = max(before, key=lambda each: each.first)
+        between = tokens[added.end : call.first]
+        own = added.optional and between[0].is_word("ON") and not any(each.is_word("JOIN") for each in between)
+        if not own or added.first in self.spread:
+            return None
+        for side in range(2):
+            if {*reads[side]} == {added.alias} and reads[1 - side] and not {*reads[1 - side]} & {"", added.alias}:
+                return added, side
+        return None
+
+    def _asked_for(self, call: Call) -> bool:
+        """Whether its distance is a subscription's own."""
+        first, end = call.arguments[4]
+        return any(first <= use.colon < end for use in self._scan.uses)
 
     def _columns_of(self, call: Call) -> Edits:
         first, end = call.arguments[4]

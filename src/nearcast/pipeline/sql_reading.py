@@ -33,6 +33,14 @@ class Reading:
     def asked_new(self) -> tuple[str, ...]:
         return tuple(sorted({each.name for each in (*self.fresh.values(), *self._marked.values())}))
 
+    @property
+    def views(self) -> frozenset[str]:
+        """Those that the query reads when its relations are replaced."""
+        return frozenset(self._kind(each) + each.name for _, each in self.datasets)
+
+    def _kind(self, relation: Relation) -> str:
+        return NEW if relation.first in self.fresh else MARKED if relation.first in self._marked else ""
+
     def replace_call(self, edits: Edits, call: Call, new: str | None = None) -> None:
         """By what it is for Spark, or by `new`."""
         start, stop = self.scan.tokens[call.first].start, self.scan.tokens[call.last].stop
@@ -42,7 +50,7 @@ class Reading:
     def replace_relations(self, edits: Edits, spread: dict[int, str]) -> None:
         """By the views that are read; `spread` has what else is selected of some, by their first token."""
         for _, each in self.datasets:
-            kind = NEW if each.first in self.fresh else MARKED if each.first in self._marked else ""
+            kind = self._kind(each)
             alias, view = f"`{each.alias}`", f"`{kind}{each.name}`"
             if each.first in spread:
                 more = spread[each.first].format(source=f"{view} {alias}")

@@ -81,6 +81,7 @@ class Block:
     outer: bool = False  # has a join that keeps rows without a partner
     right: bool = False  # of the right side
     laterals: bool = False
+    ranked: bool = False  # has LIMIT, OFFSET or OVER: what a row is depends on the other rows
     end: int = 0
 
 
@@ -133,6 +134,7 @@ class Scan:
         self.blocks: list[Block] = []
         self.ctes: list[Cte] = []
         self.made_lateral: list[int] = []  # parentheses of derived tables that must be LATERAL to use a parameter
+        self.combined = False  # has UNION, EXCEPT or INTERSECT
         self.order_by: int | None = None  # the first token of what the whole result is sorted by
         self._pairs = partners(text, self.tokens)
         self.functions = functions
@@ -193,6 +195,7 @@ class Scan:
                 inner.ctes = {**query.ctes, **inner.ctes}
                 at = self._pairs[at] + 1
             elif token.is_word(*_SET):
+                self.combined = True
                 at += 2 if self.tokens[at + 1].is_word("ALL", "DISTINCT") else 1
             elif token.is_word(*_TAIL):
                 at = self._tail(at, end, query, None)
@@ -238,6 +241,7 @@ class Scan:
         while at < end and not self.tokens[at].is_word(*_SET):
             at = self._tail(at, end, query, block)
         block.end = at
+        block.ranked = any(token.is_word("LIMIT", "OFFSET", "OVER") for token in self.tokens[block.first : at])
         return at
 
     def _tail(self, at: int, end: int, query: Query, block: Block | None) -> int:

@@ -90,8 +90,20 @@ class Snapshot:
         if self.dataset.key is not None:
             return self.frame(spark, until).where(f"{frames.VERSION} > {after}")
         files = self.manifest.added(after, until)
-        frame = frames.read(spark, self.dataset, self.folder, files)
-        return frame.where(f"{frames.VERSION} > {after} AND {frames.VERSION} <= {until}")
+        return frames.added(spark, self.dataset, self.folder, files, after, until)
+
+    def rows(self, after: int | None = None) -> int:
+        """So many are read for `frame` at most, or for `added` after that version."""
+        return sum(each.rows for each in self._files(after))
+
+    def is_few(self, after: int | None = None) -> bool:
+        """Whether they are read without a job of Spark's."""
+        return frames.are_few(self.dataset, self._files(after))
+
+    def _files(self, after: int | None) -> tuple[DataFile, ...]:
+        if after is None or self.dataset.key is not None:
+            return self.manifest.files_at(self.version)
+        return self.manifest.added(after, self.version)
 
     def rejected(self, spark: "SparkSession") -> "DataFrame":
         """The side table: `reason`, `raw`, `source`, `_version`, `_at`."""

@@ -70,6 +70,8 @@ def tried(
     """In the fastest form that is right. Raises ChannelError with Spark's own message, and the place if it has one."""
     session, chance = quick(spark), random.Random(_SEED)
     alone, given = compiler.alone(), [values(parameters, chance) for _ in range(_SUBSCRIPTIONS)]
+    if parameters:  # two that share all but one
+        given[1] = {**given[0], parameters[-1].name: given[1][parameters[-1].name]}
     asked = parameters_frame(session, parameters, {str(number): each for number, each in enumerate(given)})
     asked.createOrReplaceTempView(PARAMETERS)
     _make_up(session, {name: sources[name] for name in compiler.datasets}, _RECORDS, chance)
@@ -183,9 +185,12 @@ def _must_differ(columns: Sequence[str]) -> None:
 @contextlib.contextmanager
 def _refusing(query: Rewritten) -> Iterator[None]:
     """Spark's errors about `query` as ours, at the place in the user's text."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415  # an extra
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra; untyped
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         yield
     except PySparkException as error:
         raise ChannelError(refusal(error, query)) from error
+    except Py4JJavaError as error:  # some that come up only in a job are not made Python's own
+        raise ChannelError(refusal(Exception(error.java_exception.getMessage()), query)) from error

@@ -185,6 +185,32 @@ def test_within_km_of_two_datasets_reads_the_new_one_by_cells(text: str) -> None
     assert [each.radius for each in found.grids] == ["5"]
 
 
+def test_a_distance_of_each_ones_own_between_two_datasets_has_cells_for_the_largest() -> None:
+    text = "SELECT r.id FROM users u, reports r WHERE is_new(r) AND u.id = :id AND within_km(u.a, u.b, r.a, r.b, :km)"
+    found = compiler(text, "id INT", "km DOUBLE").compiled(("id",))
+    assert [(each.radius, each.argument, each.reach) for each in found.grids] == [("__km", "__scale1", "__reach1")]
+    cells = found.joined.text.partition("LATERAL (SELECT explode(")[2].partition(" `r` WHERE")[0]
+    assert ":__reach1" in cells
+    assert "__p.__km" not in cells
+    assert "pow((2 * sin(least((__p.__km)" in found.joined.text, "it is exact in the end"
+
+
+def test_what_a_left_join_adds_goes_through_cells_unless_it_is_another_ones_condition() -> None:
+    near = "within_km(s.lat, s.lon, r.lat, r.lon, 5)"
+    text = "SELECT r.id FROM reports r LEFT JOIN shelters s ON NEAR WHERE r.kind = :kind".replace("NEAR", near)
+    found = compiler(text, "kind STRING").compiled(("id",))
+    joined = "LEFT JOIN (SELECT `s`.*, __g.__c FROM `shelters` `s` CROSS JOIN LATERAL (SELECT explode("
+    assert joined in found.joined.text
+    assert [each.radius for each in found.grids] == ["5"]
+    for other in (
+        "SELECT r.id FROM reports r LEFT JOIN shelters s ON true LEFT JOIN users u ON NEAR WHERE r.kind = :kind",
+        "SELECT r.id FROM reports r LEFT JOIN shelters s ON true LEFT JOIN (SELECT 1) u ON NEAR WHERE r.kind = :kind",
+        "SELECT r.id FROM shelters s RIGHT JOIN reports r ON NEAR WHERE r.kind = :kind",
+        "SELECT r.id FROM reports r LEFT JOIN shelters s ON NEAR OR s.id = 1 WHERE r.kind = :kind",
+    ):
+        assert compiler(other.replace("NEAR", near), "kind STRING").compiled(("id",)).grids == (), other
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -112,7 +112,7 @@ async def _one_by_one(
 ) -> list[float]:
     """Seconds for each of `wanted`, asked alone over the window of the last execution; its rows must be the same."""
     from nearcast.pipeline import answers, frames  # noqa: PLC0415
-    from nearcast.pipeline.channels import channel_session  # noqa: PLC0415
+    from nearcast.pipeline.asking import channel_session  # noqa: PLC0415
     from nearcast.pipeline.sql import Compiler  # noqa: PLC0415
     from nearcast.pipeline.tables import in_thread  # noqa: PLC0415
 

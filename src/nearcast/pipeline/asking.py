@@ -1,0 +1,135 @@
+"""The Spark side of an execution: what the channel's query reads, the one job for all subscriptions, and its answers.
+
+Most executions are of few records and few subscriptions. Those are given to Spark as they are, and answered in one job
+of one task whose code stays the same from one execution to the next, without plans that adapt to what is found on the
+way. What is more is read, shuffled and written by Spark.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+from nearcast.domain.channel import Channel
+from nearcast.domain.execution import Window
+from nearcast.pipeline import answers, frames
+from nearcast.pipeline.progress import PARAMETER
+from nearcast.pipeline.results import Written, write_few, write_results
+from nearcast.pipeline.sql import KEY, PARAMETERS, Compiled
+from nearcast.pipeline.sql_reading import BEFORE, MARKED, NEW, NOW
+from nearcast.pipeline.tables import Snapshot
+from nearcast.transport.clock import Clock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GONE = (ConnectionError, Py4JNetworkError)
+"""Raised when Spark is gone: nobody's query failed."""
+
+_MOST_PAIRS = 500_000  # of a subscription and a record; each may be a row, and all rows of few are in this process
+_PLAN_S = 60.0  # how old the plan may be that is told: to explain one, Spark makes it anew
+_PARTITIONS, _PER_CORE = "spark.sql.shuffle.partitions", 4
+_FEW = {
+    _PARTITIONS: "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.adaptive.enabled": "false",  # it plans anew after every step, and there is nothing to learn
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one execution reads: pinned, and settled."""
+
+    number: int
+    at_s: float
+    before_s: float
+    windows: Mapping[str, Window]
+    datasets: Mapping[str, Snapshot]
+    subscriptions: Snapshot
+
+    def is_few(self, views: frozenset[str]) -> bool:
+        """Whether all that the query reads of these views is few, and the answers cannot be many for that."""
+        new: list[int] = []
+        for name, snapshot in self.datasets.items():
+            view, after = name.lower(), self.windows[name].after
+            if f"{NEW}{view}" in views:
+                if not snapshot.is_few(after):
+                    return False
+                new.append(snapshot.rows(after))
+            if {view, f"{MARKED}{view}"} & views and not snapshot.is_few():
+                return False
+        most = max(new or [snapshot.rows() for snapshot in self.datasets.values()], default=1)
+        return self.subscriptions.is_few() and self.subscriptions.rows() * most <= _MOST_PAIRS
+
+
+class Asker:
+    """Of one channel. `answered` blocks; `plan` is how Spark ran one of the last executions."""
+
+    def __init__(self, spark: "SparkSession", channel: Channel, compiled: Compiled, folder: Path, clock: Clock) -> None:
+        self.plan = ""
+        self._planned_s: float | None = None
+        self._spark = spark
+        self._parameters = channel.spec.parameters
+        self._compiled = compiled
+        self._folder = folder
+        self._clock = clock
+        self._sessions: dict[bool, SparkSession] = {}
+
+    def answered(self, read: Read, last: Mapping[str, int]) -> Written:
+        """The results are on disk. `last`: the newest execution before this one that had rows, by key."""
+        if read.is_few(self._compiled.views):
+            try:
+                return write_few(self._folder, read.number, self._found(read, few=True).toArrow(), last)
+            except GONE:
+                raise
+            except Exception:  # noqa: BLE001, S110  # too many rows after all, or a type unknown to Arrow
+                pass  # whatever it is: if it is the query's fault, it is told below
+        return write_results(self._folder, read.number, self._found(read, few=False), last)
+
+    def _found(self, read: Read, *, few: bool) -> "DataFrame":
+        """The answers to all, sorted by key; of few in one partition."""
+        if few not in self._sessions:
+            self._sessions[few] = channel_session(self._spark, few=few)
+        session = self._sessions[few]
+        for name, snapshot in read.datasets.items():
+            self._show(session, snapshot, name.lower(), read.windows[name].after)
+        columns = [f"{PARAMETER}{each.name} AS __{each.name}" for each in self._parameters]
+        asked = read.subscriptions.frame(session).where("active").selectExpr(f"key AS {KEY}", *columns)
+        asked.createOrReplaceTempView(PARAMETERS)
+        times = {NOW: _time(read.at_s), BEFORE: _time(read.before_s)}
+        partitions = 1 if few else max(2, session.sparkContext.defaultParallelism)
+        found = answers.joined(session, self._compiled, times, asked, partitions)
+        now_s = self._clock.now()
+        if self._planned_s is None or now_s > self._planned_s + _PLAN_S:
+            self.plan, self._planned_s = answers.plan(session, self._compiled), now_s
+        return found
+
+    def _show(self, session: "SparkSession", snapshot: Snapshot, name: str, after: int) -> None:
+        """As those views that the query reads."""
+        views, hidden = self._compiled.views, (frames.VERSION, frames.AT)
+        if f"{NEW}{name}" in views:
+            snapshot.added(session, after).drop(*hidden).createOrReplaceTempView(f"{NEW}{name}")
+        if not {name, f"{MARKED}{name}"} & views:
+            return
+        everything = snapshot.frame(session)
+        everything.drop(*hidden).createOrReplaceTempView(name)
+        marked = everything.selectExpr("*", f"{frames.VERSION} > {after} AS __new")
+        marked.drop(*hidden).createOrReplaceTempView(f"{MARKED}{name}")
+
+
+def channel_session(spark: "SparkSession", *, few: bool = False) -> "SparkSession":
+    """With views of its own, and as many partitions as this Spark can work on, unless it was told otherwise."""
+    session, context = spark.newSession(), spark.sparkContext
+    session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # which others read as UTC
+    if not context.getConf().contains(_PARTITIONS):
+        session.conf.set(_PARTITIONS, str(_PER_CORE * context.defaultParallelism))
+    for key, value in _FEW.items() if few else ():
+        session.conf.set(key, value)
+    return session
+
+
+def _time(at_s: float) -> datetime:
+    return datetime.fromtimestamp(at_s, UTC)
