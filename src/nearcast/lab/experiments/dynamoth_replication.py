@@ -29,12 +29,13 @@ _SERVERS = (1, 3)
 _ENOUGH_FOR = 400  # subscribers
 _SUBSCRIBERS = (100, 200, 300, 400, 500, 600, 700, 800)
 _QUICK_SUBSCRIBERS = (100, 300, 600)
-_LINE_BYTES_PER_S = 0.5e6
+_LINE_BYTES_PER_S = 0.75e6
 _SIZE_BYTES = 1000
 _OUTPUT_BYTES = 1024 * 1024
 _NEAR_S = 0.002
-_FIRST = 12  # publishers
-_RESOLUTION = 0.06
+_FIRST = 18  # publishers
+_RESOLUTION = 0.03
+_FAR_BEYOND = {1: 3, 3: 2}  # times too many; of one server, until what it cannot send exceeds its limit of output
 _COLUMNS = (
     "servers",
     "publishers",
@@ -125,7 +126,9 @@ async def _search_publishers(settings: RunSettings, progress: Progress) -> _Rows
                 size=_SIZE_BYTES,
                 site=spec.site(0),
             )
-            await _most_publishers(probe, _FIRST * servers, partial(_note, rows, servers, progress))
+            await _most_publishers(
+                probe, _FIRST * servers, _FAR_BEYOND[servers], partial(_note, rows, servers, progress)
+            )
     return rows
 
 
@@ -135,9 +138,9 @@ def _times_s(settings: RunSettings) -> tuple[float, float]:
 
 
 async def _most_publishers(
-    probe: Callable[[int], Awaitable[Probe]], first: int, found: Callable[[Probe], None]
+    probe: Callable[[int], Awaitable[Probe]], first: int, beyond: int, found: Callable[[Probe], None]
 ) -> None:
-    """Doubles until it is too much, then halves the interval in which the answer lies; at last far beyond it.
+    """Doubles until it is too much, then halves the interval in which the answer lies; at last `beyond` times that.
 
     Too much is what fails twice: a machine has other things to do at times.
     """
@@ -151,7 +154,7 @@ async def _most_publishers(
         else:
             too_many = count
         count = 2 * carried if too_many is None else (carried + too_many) // 2
-    found(await probe(2 * too_many))
+    found(await probe(beyond * too_many))
 
 
 def _note(rows: _Rows, servers: int, progress: Progress, probe: Probe) -> None:
