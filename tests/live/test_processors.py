@@ -142,7 +142,7 @@ async def _disturb(fleet: Fleet, tmp_path: Path) -> None:
     result = check(history, grace_s=5.0)
     assert result.clean, result.counts()
     assert reports == []
-    assert len(heard["steady"]) == len(heard["plain"]) > 20
+    assert min(len(heard["steady"]), len(heard["plain"])) > 20
     assert heard["steady"][-1].endswith(b" of 3")
 
 

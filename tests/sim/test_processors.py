@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from nearcast.brokers.memory_pipe import Wire
+from nearcast.control.loop import LoopSettings
 from nearcast.control.publisher import Publisher
 from nearcast.control.stage import HUNG, RAISED, Job
 from nearcast.domain.errors import MoveRefused
@@ -18,13 +19,16 @@ from nearcast.sim.deployment import Deployment, SimClient
 from nearcast.sim.loop import in_virtual_time
 from nearcast.sim.network import Network
 from nearcast.sim.reconfiguration import Scale, grace_s, run_seed
+from nearcast.transport.crew import Crew
 from nearcast.wire.control import inlet_subject
 from nearcast.wire.processors import ProcessOrder
+from nearcast.wire.promises import PromiseOrder
 from tests.sim.conftest import TIMING
 
 Finish = Callable[[Deployment], Awaitable[CheckResult]]
 PASSED_ON = "nearcast.processing.samples:passed_on"
 SINGLE = Strategy.SINGLE
+EVERY_S = 5.0
 
 
 def marked(message: Message, spool: Sequence[Message]) -> bytes:
@@ -353,3 +357,51 @@ def test_with_faults_what_is_missing_of_processed_topics_lies_in_a_report(seed: 
     result = check(run_seed(seed, faults=True, scale=PROCESSED), grace_s=grace_s(True))
     assert result.delivered > 100
     assert result.honest, result.counts()
+
+
+# What policies see of it, and do
+
+
+@in_virtual_time
+async def test_a_topic_that_becomes_slower_is_seen_so_and_moved_within_three_intervals(finish: Finish) -> None:
+    takes_s = {"a": 0.01, "b": 0.02}
+    network = Network(random.Random(1), wire=Wire(delay_s=0.002), store_delay_s=0.002)
+    fleet = Deployment(
+        network,
+        ("b0", "b1"),
+        timing=TIMING,
+        rng=random.Random(2),
+        surveyed=True,
+        takes_s=lambda job: takes_s[job.topic],
+    )
+    for broker in ("b0", "b1"):
+        fleet.start_agent(broker)
+    leader = fleet.start_coordinator("c0", LoopSettings(policy="ktcp-ffd", every_s=EVERY_S))
+    await fleet.sleep(3.0)
+    receiver, senders = fleet.start_client("receiver"), [fleet.start_client(f"sender-{topic}") for topic in takes_s]
+    for topic in takes_s:
+        await set_processor(fleet, processor(), topic=topic)
+        await fleet.subscribe(receiver, topic)
+        await leader.promises.carry_out(PromiseOrder("me", 1, topic, "p90:230ms"))
+    crew = Crew()
+    for topic, sender in zip(takes_s, senders, strict=True):
+        crew.start(_publish_often(fleet, sender, topic), f"publisher of {topic}")
+    await fleet.sleep(3 * EVERY_S)
+    seen = leader.snapshot(None)
+    assert seen.processing is not None
+    assert seen.processing.interval_ms.tolist() == pytest.approx([10.0, 20.0])
+    assert seen.processing.bound_ms.tolist() == [230.0, 230.0]
+    assert all(10.0 < each < 60.0 for each in seen.processing.p90_ms.tolist())
+    assert {leader.moves[topic].record.newest.brokers for topic in takes_s} == {("b0",)}
+    takes_s["a"] = 0.05
+    await fleet.sleep(3 * EVERY_S)
+    assert len({leader.moves[topic].record.newest.brokers for topic in takes_s}) == 2
+    await crew.close()
+    result = await finish(fleet)
+    assert result.clean, result.counts()
+
+
+async def _publish_often(fleet: Deployment, sender: SimClient, topic: str) -> None:
+    while True:
+        await fleet.publish(sender, topic, b"x")
+        await sender.process.clock.sleep(0.1)

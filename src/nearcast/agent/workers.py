@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from nearcast.control.spool import Spool
 from nearcast.control.stage import DIED, HUNG, LATE, RAISED, Job, Outcome
 from nearcast.domain.processor import Processor
@@ -82,9 +84,9 @@ class WorkerProcesses:
             self._crew.start(self._work(worker, job, done), f"job of {job.topic}")
 
     async def _work(self, worker: "_Worker", job: Job, done: OnDone) -> None:
-        outcome = await worker.do(job)
+        done(await worker.do(job))
+        await worker.recover()
         self._idle.append(worker)
-        done(outcome)
         self._assign()
 
 
@@ -95,11 +97,14 @@ class _Worker:
         self.process: asyncio.subprocess.Process | None = None
         self.seen: dict[str, tuple[Spool, int]] = {}  # topic -> how much of which spool it has been given
         self._loaded: dict[Processor, None] = {}
+        self._before: dict[Processor, None] = {}  # those of the process that came to an end
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def do(self, job: Job) -> Outcome:
         processor, topic, limit_s = job.processor, job.topic, LOAD_S
         try:
+            if self.process is not None and self.process.returncode is not None:
+                await self.end()  # it died while it had nothing to do: that is no fault of this job
             if self.process is None:
                 await self._start()
             if processor not in self._loaded:
@@ -117,16 +122,31 @@ class _Worker:
             what = "did not end" if processor in self._loaded else "was not loaded"
             await self.end(at_once=True)
             return Outcome(failure=HUNG, error=f"{processor} {what} within {limit_s:g} s")
-        except (asyncio.IncompleteReadError, ConnectionError, OSError) as error:
+        except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError) as error:
             how = await self.end()
             return Outcome(failure=DIED, error=f"its worker process ended ({how}): {type(error).__name__}")
         if answer.error:
             return Outcome(failure=RAISED, error=answer.error, took_s=answer.took_s)
         return Outcome(answer.results, took_s=answer.took_s)
 
+    async def recover(self) -> None:
+        """After an end, another process with the same processors: no job of another topic should wait for its start."""
+        if self.process is not None:
+            return
+        before, self._before = self._before, {}
+        try:
+            await self._start()
+            for processor in before:
+                if not (await self._ask(Load(processor), LOAD_S)).error:
+                    self._loaded[processor] = None
+        except (asyncio.IncompleteReadError, OSError, msgspec.MsgspecError):
+            await self.end(at_once=True)  # the next job starts it, and tells what is wrong
+            self._before = {}
+
     async def end(self, *, at_once: bool = False) -> str:
         """Says how it ended."""
         process, streams = self.process, self._streams
+        self._before = self._loaded
         self.process, self._streams, self.seen, self._loaded = None, None, {}, {}
         if streams is not None:
             streams[1].close()
