@@ -235,7 +235,7 @@ class _Moves:
         return unplaced
 
     def _most_alike(self, placed: Placed, free: Bools) -> dict[int, int]:
-        """Sets to the brokers that have most of them already, which `free` loses. Of two, who keeps its promise stays."""
+        """Sets to the brokers that have most of them already, which `free` loses. Of equals, who is in time stays."""
         processing, mine = self._problem.processing, self._problem.mine
         late = processing.p90_ms > processing.bound_ms
         pairs: dict[tuple[int, int], int] = {}
