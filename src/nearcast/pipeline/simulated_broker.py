@@ -14,7 +14,7 @@ from nearcast.sim.processing import Configuration, simulated_ms
 
 RANK = 90.0
 _WARM_UP = 0.1  # of a run
-_MOST_STEPS = 60
+_MOST_STEPS = 40
 _FIRST_MS = (0.5, 2.0)  # overhead and delay: of this order on any machine of today
 
 

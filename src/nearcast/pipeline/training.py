@@ -150,3 +150,16 @@ def without_real(given: Material, rows: Rows) -> Material:
     """The simulated runs alone, with the same processors: what transfer is compared with."""
     made = rows.sets(TRAIN, (SIMULATED,))
     return replace(given, sets=made, weights={topics: np.ones(len(each)) for topics, each in made.items()})
+
+
+def updated(given: Material, fresh: Mapping[int, Sets], share: float = 0.2) -> Material:
+    """With what a fleet has measured since (seed 001, section IV-E): together these runs count for `share` of all runs
+    of as many topics, so that a few of them are heard among many."""
+    sets, weights = dict(given.sets), dict(given.weights)
+    for topics, new in fresh.items():
+        if topics not in sets:
+            continue
+        much = share / (1.0 - share) * float(weights[topics].sum()) / len(new)
+        sets[topics] = sets[topics].joined(new)
+        weights[topics] = np.concatenate([weights[topics], np.full(len(new), much)])
+    return replace(given, sets=sets, weights=weights)

@@ -4,8 +4,8 @@ their promises (seed 001, section V; see `colocation`).
 Each topic has a bound of its own; `margin_ms` is kept off it. Without a trained model the estimate of a queue decides.
 Intervals and rates are rounded up to two digits, so that topics are of a few kinds.
 
-A topic whose promise is measured to be broken, although the model expects it to be kept where it is, is as much slower
-everywhere as it is there (section IV-E): so it goes to fewer others, or to none.
+What subscribers measure is believed (section IV-E): a topic that is later than the model expects where it is takes
+longer than is said, everywhere, by as much as explains it (`times_slower`). So it goes to fewer others, or to none.
 
 A topic that no broker could serve even alone is shared by as many as it needs (`all_subscribers`): its publishers are
 parted, which the paper leaves out. Each part is placed as a topic of its own, no two at one broker.
@@ -29,6 +29,7 @@ from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import STRATEGIES, Bools, Floats, Ints, Snapshot
 from nearcast.policies.colocation import Placed, Predictor, Topics, exact, first_fit, hybrid, largest_set
 from nearcast.policies.ktcp_parts import can_move, parts_needed, published, rounded_up
+from nearcast.policies.ktcp_slower import times_slower
 from nearcast.policies.rest import Rest, at_rest
 from nearcast.policies.settings import Settings
 from nearcast.predict.queueing import QueueModel
@@ -114,11 +115,9 @@ class _Problem:
         candidates = np.flatnonzero(processed & ~snapshot.held & can_move(snapshot))
         interval_ms = rounded_up(processing.interval_ms)
         single = candidates[snapshot.strategy[candidates] == STRATEGIES.index(Strategy.SINGLE)]
-
-        def expected_ms(sets: Ints) -> Floats:
-            return predictor.p90_ms(interval_ms[sets], rounded_up(rate_hz[sets]))
-
-        bound_ms /= _slower(self.broker, single, processing, expected_ms, predictor.most)
+        asked = interval_ms, rounded_up(rate_hz)
+        self.slower: Floats = times_slower(self.broker, single, processing, predictor, *asked)
+        interval_ms = rounded_up(interval_ms * self.slower)
 
         def keeps_alone(topics: Ints, part_hz: Floats) -> Bools:
             found = predictor.p90_ms(interval_ms[topics, None], rounded_up(part_hz)[:, None])[:, 0]
@@ -167,16 +166,20 @@ class _Problem:
         return found
 
     def present(self) -> list[list[int]] | None:
-        """Who shares a broker now, by the order of `mine`; None when a topic is on fewer or more than it should be."""
+        """Who shares a broker now, by the order of `mine`; None when a topic is on fewer or more than it should be, or
+        beside one that no broker can serve."""
         found: dict[int, list[int]] = {}
         which: dict[int, int] = {}  # of a topic: how many of its parts have a broker
         first, members = self.snapshot.first, self.snapshot.members
         if np.any(np.diff(first)[self.mine] != self.parts[self.mine]):
             return None
+        crowded = {at for topic in self.too_heavy.tolist() for at in self.brokers_of(topic)}
         for at, topic in enumerate(self.mine.tolist()):
             part = which.get(topic, 0)
             which[topic] = part + 1
             found.setdefault(int(members[first[topic] + part]), []).append(at)
+        if crowded & found.keys():
+            return None
         return [found[broker] for broker in sorted(found)]
 
     def brokers_of(self, topic: int) -> list[int]:
@@ -199,19 +202,6 @@ class _Problem:
             for number, expected in zip(which, self._predictor.p90_ms(interval_ms, rate_hz).tolist(), strict=True):
                 found[number] = expected
         return found
-
-
-def _slower(broker: Ints, topics: Ints, processing: Processing, p90_ms: Callable[[Ints], Floats], most: int) -> Floats:
-    """How much slower topics are than the model thinks, where that breaks their promise; 1 for all others."""
-    found = np.ones(len(broker))
-    late = topics[processing.p90_ms[topics] > processing.bound_ms[topics]]
-    for at in np.unique(broker[late]).tolist():
-        here = topics[broker[topics] == at]
-        if len(here) <= most:
-            ratio = processing.p90_ms[here] / p90_ms(here[None, :])[0]
-            wrong = np.isin(here, late) & (ratio > 1.0)
-            found[here[wrong]] = ratio[wrong]
-    return found
 
 
 class _Moves:
@@ -245,14 +235,17 @@ class _Moves:
         return unplaced
 
     def _most_alike(self, placed: Placed, free: Bools) -> dict[int, int]:
-        """Sets to the brokers that have most of them already; `free` loses those."""
+        """Sets to the brokers that have most of them already, which `free` loses. Of equals, who is in time stays."""
+        processing, mine = self._problem.processing, self._problem.mine
+        late = processing.p90_ms > processing.bound_ms
         pairs: dict[tuple[int, int], int] = {}
         for number, content in enumerate(placed):
-            for topic in self._problem.mine[content].tolist():
+            for topic in mine[content].tolist():
                 for broker in self._problem.brokers_of(topic):
                     pairs[number, broker] = pairs.get((number, broker), 0) + 1
         found: dict[int, int] = {}
-        for (number, broker), _ in sorted(pairs.items(), key=lambda each: (-each[1], each[0])):
+        order = {number: bool(late[mine[content]].any()) for number, content in enumerate(placed)}
+        for (number, broker), _ in sorted(pairs.items(), key=lambda each: (-each[1], order[each[0][0]], each[0])):
             if number not in found and free[broker]:
                 found[number] = broker
                 free[broker] = False

@@ -123,3 +123,55 @@ def test_rounding_is_upwards_and_leaves_what_is_round() -> None:
     assert rounded_up(np.array([10.0, 10.1, 99.0, 0.123, 1234.0])).tolist() == pytest.approx(
         [10.0, 11.0, 99.0, 0.13, 1300.0]
     )
+
+
+def shared(rate: float, publishers: int, *, at: tuple[str, ...] = ("a",), others: float = 0.0) -> Snapshot:
+    """A topic `much` on these brokers, and one beside it at the first of them."""
+    reports = []
+    for broker in BROKERS:
+        loads = []
+        if broker in at:
+            part, few = rate / len(at), publishers // len(at)
+            loads.append(TopicLoad("much", part, part, part * 100.0, part * 100.0, few, 1))
+        if broker == at[0] and others:
+            loads.append(TopicLoad("other", others, others, others * 100.0, others * 100.0, 1, 1))
+        reports.append(BrokerReport(broker, 0.0, 0.0, 1e6, tuple(loads)))
+    strategy = Strategy.SINGLE if len(at) == 1 else Strategy.ALL_SUBSCRIBERS
+    routes = {"much": Route(1, strategy, at)} | ({"other": Route(1, Strategy.SINGLE, at[:1])} if others else {})
+    found = Snapshot.of(reports, routes, Ring(BROKERS), at_s=0.0)
+    count = len(found.topics)
+    return replace(found, processing=Processing(np.full(count, 20.0), np.full(count, 1000.0), np.full(count, np.nan)))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_topic_that_is_too_much_for_one_broker_is_shared_by_as_few_as_will_do(policy: Policy) -> None:
+    snapshot = shared(90.0, 90)  # 1.8 cores
+    plan = policy(snapshot, Settings(), 5.0)
+    (step,) = plan.steps
+    assert (step.strategy, len(step.brokers)) == (Strategy.ALL_SUBSCRIBERS, 2)
+    assert "one broker could not serve it in time" in step.reason
+    assert "much is more than one broker can serve" in plan.reasons[0]
+    assert objections(plan, snapshot) == []
+
+
+def test_what_has_too_few_publishers_to_part_stays_and_is_named() -> None:
+    plan = ktcp_ffd(shared(90.0, 1), Settings(), 5.0)
+    assert plan.steps == ()
+    assert "cannot be shared by more: much" in plan.reasons[0]
+
+
+def test_a_topic_that_is_shared_as_it_should_be_stays_so_and_others_may_be_beside_its_parts() -> None:
+    plan = ktcp_ffd(shared(70.0, 70, at=("a", "b"), others=2.0), Settings(), 5.0)
+    assert plan.steps == ()
+    assert "2 brokers keep every promise" in plan.reasons[-1]
+
+
+def test_a_shared_topic_that_has_become_quiet_goes_back_to_one_broker_but_not_at_the_threshold() -> None:
+    (step,) = ktcp_ffd(shared(20.0, 20, at=("a", "b")), Settings(), 5.0).steps
+    assert (step.strategy, len(step.brokers)) == (Strategy.SINGLE, 1)
+    assert ktcp_ffd(shared(45.0, 44, at=("a", "b")), Settings(), 5.0).steps == ()
+
+
+def test_topics_beside_one_that_nobody_can_serve_leave_it() -> None:
+    (step,) = ktcp_ffd(shared(90.0, 1, others=5.0), Settings(), 5.0).steps
+    assert step.topic == "other"
