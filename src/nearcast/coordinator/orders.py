@@ -57,11 +57,11 @@ def _described(order: Ordered) -> tuple[str, str]:
             return f"{order.do} rebalance", f"plan {order.plan}" if order.plan else "plan"
 
 
-def _over(task: Task, now_s: float, refused: str = "", *, epoch: int = 0) -> Task:
+def _over(task: Task, now_s: float, refused: str = "", *, outcome: str = "") -> Task:
     took_s = round(max(0.0, now_s - task.at_s), 3)
     if refused:
         return replace(task, state="refused", outcome=refused, took_s=took_s)
-    return replace(task, state="done", outcome=f"epoch {epoch}" if epoch else "", took_s=took_s)
+    return replace(task, state="done", outcome=outcome, took_s=took_s)
 
 
 class Asked(Foreseeing, Protocol):
@@ -132,7 +132,8 @@ class Orders:
             self._note_soon(_over(task, self._clock.wall(), str(error)))
         else:
             self._answer(order.asker, Outcome(order.number, epoch))
-            self._note_soon(_over(task, self._clock.wall(), epoch=epoch))
+            goes_on = "written; it goes on by itself" if isinstance(order, BrokerOrder) else ""
+            self._note_soon(_over(task, self._clock.wall(), outcome=f"epoch {epoch}" if epoch else goes_on))
 
     def _task(self, order: Ordered) -> Task:
         what, subject = _described(order)
