@@ -46,7 +46,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a coordinator that does not lead, over a fleet with some traffic."""
-    fleet = Fleet(tmp_path_factory.mktemp("dashboard"), "--capacity", "200000", "--delay", "5")
+    fleet = Fleet(tmp_path_factory.mktemp("dashboard"), "--web", "--capacity", "200000", "--delay", "5")
     over = threading.Event()
     flowing = threading.Thread(target=lambda: asyncio.run(traffic(fleet.config, over)))
     try:

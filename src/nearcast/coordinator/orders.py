@@ -150,14 +150,16 @@ class Orders:
     async def _write_all(self) -> None:
         try:
             while self._unwritten:
+                task = self._unwritten[0]
                 try:
-                    await self._journal.note(self._unwritten[0])
+                    await self._journal.note(task)
                 except StoreDown:
                     await self._clock.sleep(self._leader.timing.retry_s)
                     continue
                 except StoreError as error:
                     _log.error("an order is not written down: %s", error)
-                self._unwritten.popleft()
+                if self._unwritten and self._unwritten[0] is task:  # else so many came meanwhile that it was dropped
+                    self._unwritten.popleft()
         finally:
             self._writing = False
 
