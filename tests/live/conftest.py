@@ -30,7 +30,8 @@ class Fleet:
         self.folder = folder
         self.state = folder / ".nearcast"
         self.config = self.state / "nearcast.toml"
-        argv = [sys.executable, "-m", "nearcast", "up", "--json", "--state", str(self.state), *options]
+        served = () if "--web" in options else ("--no-web",)  # what no test looks at costs every one of them time
+        argv = [sys.executable, "-m", "nearcast", "up", "--json", "--state", str(self.state), *served, *options]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         lines = []

@@ -24,7 +24,7 @@ DEADLINE_S = 60.0
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path_factory.mktemp("api"), "--capacity", "1000000")
+    fleet = Fleet(tmp_path_factory.mktemp("api"), "--web", "--capacity", "1000000")
     try:
         fleet.until_well()
         for page in pages(fleet):
@@ -180,7 +180,7 @@ def test_every_process_tells_its_metrics_and_none_names_a_client(served: Fleet) 
 
 @pytest.mark.slow
 def test_without_a_leader_what_is_not_known_is_not_told_as_known(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, "--coordinators", "1", "--sites", "1")
+    fleet = Fleet(tmp_path, "--web", "--coordinators", "1", "--sites", "1")
     try:
         fleet.until_well()
         (page,) = pages(fleet)

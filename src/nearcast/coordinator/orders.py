@@ -61,11 +61,11 @@ def _described(order: Ordered) -> tuple[str, str]:
             return f"{order.do} rebalance", f"plan {order.plan}" if order.plan else "plan"
 
 
-def _over(task: Task, now_s: float, refused: str = "", *, epoch: int = 0) -> Task:
+def _over(task: Task, now_s: float, refused: str = "", *, outcome: str = "") -> Task:
     took_s = round(max(0.0, now_s - task.at_s), 3)
     if refused:
         return replace(task, state="refused", outcome=refused, took_s=took_s)
-    return replace(task, state="done", outcome=f"epoch {epoch}" if epoch else "", took_s=took_s)
+    return replace(task, state="done", outcome=outcome, took_s=took_s)
 
 
 class Asked(Foreseeing, Protocol):
@@ -139,7 +139,8 @@ class Orders:
             self._note_soon(_over(task, self._clock.wall(), str(error)))
         else:
             self._answer(order.asker, Outcome(order.number, epoch))
-            self._note_soon(_over(task, self._clock.wall(), epoch=epoch))
+            goes_on = "written; it goes on by itself" if isinstance(order, BrokerOrder) else ""
+            self._note_soon(_over(task, self._clock.wall(), outcome=f"epoch {epoch}" if epoch else goes_on))
 
     def _task(self, order: Ordered) -> Task:
         what, subject = _described(order)
@@ -156,14 +157,16 @@ class Orders:
     async def _write_all(self) -> None:
         try:
             while self._unwritten:
+                task = self._unwritten[0]
                 try:
-                    await self._journal.note(self._unwritten[0])
+                    await self._journal.note(task)
                 except StoreDown:
                     await self._clock.sleep(self._leader.timing.retry_s)
                     continue
                 except StoreError as error:
                     _log.error("an order is not written down: %s", error)
-                self._unwritten.popleft()
+                if self._unwritten and self._unwritten[0] is task:  # else so many came meanwhile that it was dropped
+                    self._unwritten.popleft()
         finally:
             self._writing = False
 

@@ -157,6 +157,29 @@ def test_the_scoreboard_ends_with_1_when_a_claim_does_not_hold() -> None:
     assert (found["measured"], found["holds"]) == (None, None)
 
 
+def test_the_report_runs_everything_quickly_first_and_is_one_page(tmp_path: Path) -> None:
+    done = lab("report", "--quick", "--seed", "0")
+    assert done.exit_code == 0, done.output
+    assert "out/lab/report.html: 1 hold, 0 do not, 1 not run" in done.output
+    page = (tmp_path / "out/lab/report.html").read_text()
+    assert "nearcast lab run dynamoth.pretended --mode virtual --seed 0 --quick" in page
+    assert "losses found [with] the barrier off" in page
+
+
+def test_the_report_ends_with_1_when_a_claim_does_not_hold_or_something_could_not_be_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert lab("report", "--quick", "--seed", "3").exit_code == 1
+
+    def fail(_settings: RunSettings, _progress: Progress) -> Outcome:
+        raise NearcastError("there is no server")
+
+    monkeypatch.setitem(EXPERIMENTS, "broken", Experiment("broken", "", "", (), ("flow",), fail))
+    done = lab("report", "--quick", "--seed", "0", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["failed"] == {"broken": "there is no server"}
+
+
 def test_progress_is_shown_only_to_a_terminal_and_only_when_wanted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

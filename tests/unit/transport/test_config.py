@@ -71,6 +71,14 @@ def test_capacity_and_monitor_are_read_and_the_analyzer_can_be_switched_off(tmp_
     assert not load_config(written(tmp_path, "protocol = 1\n" + GOOD)).counts, "others may not read it yet"
 
 
+def test_nothing_is_served_over_http_unless_the_file_says_where(tmp_path: Path) -> None:
+    assert (load_config(written(tmp_path)).web.address, load_config(written(tmp_path)).web.metrics) == (None, None)
+    served = load_config(written(tmp_path, GOOD + '\n[web]\naddress = "127.0.0.1:8790"\nmetrics = "[::1]:0"\n')).web
+    assert (served.address, served.metrics) == ("127.0.0.1:8790", "[::1]:0")
+    with pytest.raises(ConfigError, match=r"web\.address: http: the address is '8790'; expected HOST:PORT"):
+        load_config(written(tmp_path, GOOD + '\n[web]\naddress = "8790"\n'))
+
+
 def test_a_site_reaches_a_broker_by_its_own_way_where_there_is_one(tmp_path: Path) -> None:
     config = load_config(written(tmp_path))
     assert config.endpoints("paris")("edge1").port == 5001

@@ -21,7 +21,7 @@ from nearcast.transport.crew import Crew
 ZONES, SWARMS, DRONES = 3, 4, 3
 RATE_HZ = 10.0
 _SIZE_BYTES = 200
-_FIRST_S, _EVERY_S = 20.0, 16.0
+_FIRST_S, _EVERY_S = 25.0, 16.0
 _FOREVER_S = 12 * 3600.0
 
 

@@ -42,7 +42,7 @@ function ask({ title, text, fields, order, word, danger, plan }) {
       close();
       toast(`${title}: ordered`);
       const found = await finished(task);
-      if (found) toast(found.state === "done" ? `${title}: done ${found.outcome ? `(${found.outcome})` : ""}` : `${title}: ${found.outcome}`, found.state !== "done");
+      if (found) toast(`${title}: ${found.outcome || "done"}`, found.state !== "done");
     } catch (error) {
       renew(preview, h("p", { class: "error" }, error.message));
       ready();

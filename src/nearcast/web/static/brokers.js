@@ -1,16 +1,16 @@
 // Brokers: what each carries against what it can.
 
 import { drain, keep, remove } from "./actions.js";
-import { bytes, count, h, meter, percent } from "./dom.js";
+import { bytes, count, h, many, meter, percent } from "./dom.js";
 
 export function list(brokers, actions) {
   return brokers.map((each) => h("div", { class: "broker", "data-broker": each.name },
     h("div", { class: "top" }, h("b", {}, each.name), h("span", { class: "soft" }, each.site || "no site"), state(each), agent(each), h("span", { class: "end" }, actions ? buttons(each) : null)),
     load(each),
-    h("div", { class: "row small soft num" }, `${count(each.topics)} topics`, h("span", {}, `${count(each.publishers)} publishers, ${count(each.subscribers)} subscribers`), h("span", {}, `${count(each.publications_hz)} in/s, ${count(each.deliveries_hz)} out/s`), each.residents ? h("span", {}, `${count(each.residents)} at home`) : null,
+    h("div", { class: "row small soft num" }, many(each.topics, "topic"), h("span", {}, `${many(each.publishers, "publisher")}, ${many(each.subscribers, "subscriber")}`), h("span", {}, `${count(each.publications_hz)} in/s, ${count(each.deliveries_hz)} out/s`), each.residents ? h("span", {}, `${count(each.residents)} at home`) : null,
       actions ? resources(each) : null),
     actions && each.handed_over && (each.handed_over.forwarded || each.handed_over.notices)
-      ? h("div", { class: "small soft num" }, `moves cost: ${count(each.handed_over.forwarded)} messages forwarded (${bytes(each.handed_over.forwarded_bytes)}), ${count(each.handed_over.notices)} notices${each.handed_over.emptied_s === null ? "" : `, empty after at most ${each.handed_over.emptied_s.toFixed(1)} s`}`) : null,
+      ? h("div", { class: "small soft num" }, `moves cost: ${many(each.handed_over.forwarded, "message")} forwarded (${bytes(each.handed_over.forwarded_bytes)}), ${many(each.handed_over.notices, "notice")}${each.handed_over.emptied_s === null ? "" : `, empty after at most ${each.handed_over.emptied_s.toFixed(1)} s`}`) : null,
     each.trouble ? h("div", { class: "small pill broken" }, each.trouble) : null));
 }
 
@@ -32,7 +32,7 @@ function resources(each) {
 
 function state(each) {
   if (each.state === "present") return each.rented ? h("span", { class: "pill" }, "rented") : null;
-  return h("span", { class: "pill unknown" }, each.state === "draining" ? (each.left ? `draining, ${count(each.left)} topics left` : "drained") : each.state);
+  return h("span", { class: "pill unknown" }, each.state !== "draining" ? each.state : each.left ? `draining, ${many(each.left, "topic")} left` : each.in_ring ? "draining, still in the ring" : "drained: it can be removed");
 }
 
 const agent = (each) => (each.agent === "present" ? null : h("span", { class: "pill broken" }, `agent not heard${each.silent_s === null ? "" : ` for ${Math.round(each.silent_s)} s`}`));

@@ -44,6 +44,8 @@ export function count(value) {
   return new Intl.NumberFormat("en", { maximumFractionDigits: Math.abs(value) < 10 ? 1 : 0 }).format(value);
 }
 
+export const many = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   for (const unit of ["B", "kB", "MB", "GB"]) {
