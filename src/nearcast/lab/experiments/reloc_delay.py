@@ -19,6 +19,7 @@ from nearcast.lab.claim import Claim, Expectation
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
 from nearcast.lab.reloc import (
+    CLIENT,
     KINDS,
     MIDDLE,
     NS,
@@ -26,7 +27,6 @@ from nearcast.lab.reloc import (
     OURS,
     RA,
     RELOC,
-    TEXT,
     THEIRS,
     Case,
     Row,
@@ -245,7 +245,13 @@ def _metrics(rows: Sequence[Row], xs: Sequence[float]) -> dict[str, Metric]:
                 kind: {f"{x:g}": round(worst_ratio(rows, kind, "y_ms", (method, (RELOC,)), (x,)), 4) for x in xs}
                 for kind in KINDS
             }
-            for name, method in (("ours", OURS), ("text", TEXT), ("ns", NS), ("otos", OTOS), ("otos_middle", MIDDLE))
+            for name, method in (
+                ("ours", OURS),
+                ("one_client", CLIENT),
+                ("ns", NS),
+                ("otos", OTOS),
+                ("otos_middle", MIDDLE),
+            )
         },
     }
 
