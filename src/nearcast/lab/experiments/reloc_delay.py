@@ -73,6 +73,7 @@ class _Rules:
         self.least = rule("REL-1", "storage of OTOS over the least of RA, NS, RELOC, any sigma at most", "< 1")
         self.farther = rule("REL-1", "Y1 of RELOC over that of OTOS, any sigma at most", "< 1")
         self.within = rule("REL-1", "storage of RELOC's mean server over A, any sigma at most", "<= 1")
+        self.never = rule("REL-1", "share of fields in which RELOC fills any server above A", "== 0")
         self.spools = rule("REL-2", "Y of RELOC over the smallest of RA, NS, OTOS, any spool size at most", "< 1")
         self.falls = rule("REL-3", "Y with K = 16 over Y with K = 1, sigma 1 and 5 at most", "< 1")
         self.flat = rule("REL-3", "largest Y over smallest Y of any K, sigma 10 to 20 at most", "<= 1.25")
@@ -80,7 +81,7 @@ class _Rules:
 
     @property
     def locality(self) -> tuple[Expectation, ...]:
-        return self.smallest, self.stronger, self.nearest, self.least, self.farther, self.within
+        return self.smallest, self.stronger, self.nearest, self.least, self.farther, self.within, self.never
 
     @property
     def clusters(self) -> tuple[Expectation, ...]:
@@ -103,6 +104,7 @@ def measure_locality(settings: RunSettings, progress: Progress) -> Outcome:
             rules.least.judge(worst_ratio(rows, kind, "storage", (OTOS, (RA, NS, RELOC)), sigmas)),
             rules.farther.judge(worst_ratio(rows, kind, "y1_ms", (RELOC, (OTOS,)), sigmas)),
             rules.within.judge(max(mean_of(rows, "storage", kind, RELOC, sigma) for sigma in sigmas) / Field().storage),
+            rules.never.judge(_overfull(rows, kind)),
         )
     return Outcome(
         claims=tuple(claims),
@@ -232,6 +234,11 @@ def _chosen_over_best(rows: Sequence[Row], kind: str, sigma: float) -> float:
         for seed in sorted({row.seed for row in mine})
     ]
     return float(np.mean(ratios))
+
+
+def _overfull(rows: Sequence[Row], kind: str) -> float:
+    mine = [row.most_storage > Field().storage for row in rows if (row.kind, row.method) == (kind, RELOC)]
+    return round(float(np.mean(mine)), 4)
 
 
 def _metrics(rows: Sequence[Row], xs: Sequence[float]) -> dict[str, Metric]:
