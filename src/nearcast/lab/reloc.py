@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 RA, NS, OTOS, RELOC, OURS = "RA", "NS", "OTOS", "RELOC", "ours"
 MIDDLE = "OTOS, middle"  # at the server nearest to a topic's middle, which is stronger than what the paper shows
-TEXT = "RELOC, text"  # moves all publishers of a topic, as the paper's text has it
-METHODS = (RA, NS, OTOS, MIDDLE, TEXT, RELOC, OURS)
+CLIENT = "RELOC, one client"  # the cooperation step moves one client, as the pseudocode has it
+METHODS = (RA, NS, OTOS, MIDDLE, CLIENT, RELOC, OURS)
 THEIRS = (RA, NS, OTOS)
 KINDS = {"shared": True, "disjoint": False}
 CLUSTERS = 4  # K of Table 2
@@ -60,8 +60,8 @@ def homes_by(method: str, area: Area, allocation: Allocation) -> Ints:
         NS: nearest,
         OTOS: partial(one_topic_one_server, by_first=True),
         MIDDLE: one_topic_one_server,
-        TEXT: lambda area, allocation: by_reloc(area, replace(allocation, moves="publishers")),
-        RELOC: lambda area, allocation: by_reloc(area, replace(allocation, moves="client")),
+        CLIENT: lambda area, allocation: by_reloc(area, replace(allocation, moves="client")),
+        RELOC: by_reloc,
     }
     return by[method](area, allocation)
 

@@ -105,7 +105,7 @@ def _draw_map(axes: Axes, area: Area, home: Ints) -> None:
     axes.set_ylim(0.0, 25.0)
     axes.set_aspect("equal")
     axes.set_xlabel("km")
-    axes.legend(fontsize="x-small", loc="upper right")
+    axes.legend(fontsize="x-small", loc="best")
 
 
 def _draw_bars(axes: Axes, values: Floats, limit: float) -> None:

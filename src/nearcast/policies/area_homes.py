@@ -11,9 +11,9 @@
 - `reloc`: Algorithm 1 (see `reloc`). `reloc-search` is ours. `reloc-exact` is for small areas.
 
 Only brokers that report, are not being drained and have said where they are are given clients. Where everybody has a
-home already, the last three change homes only if Y becomes lower. With a budget, those changes are made first by which
-Y falls most, each with what the earlier ones have made of it; for the last three, none by which it would not fall. Who
-has to leave a server comes before; who has no home gets one besides.
+home already, the last three change homes only if Y becomes lower by more than a ten-thousandth. With a budget, those
+changes are made first by which Y falls most, each with what the earlier ones have made of it; for the last three, none
+by which it would not fall. Who has to leave a server comes before; who has no home gets one besides.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ Homing = Callable[[Area, Allocation], Ints]
 """A home for every client, among the servers of an area."""
 
 _SLACK = 1e-9
+_WORTH = 1e-4  # of Y: for less nobody moves
 
 
 def at_random(area: Area, allocation: Allocation) -> Ints:
@@ -120,7 +121,7 @@ def rehomed(area: Area, target: Ints, most: int | None, *, leaving: Bools, only_
     """
     homeless = area.home == NOWHERE
     begun = np.where(homeless, target, area.home)
-    if only_better and most is None and delay_of(area, begun).y_s <= delay_of(area, target).y_s * (1.0 + _SLACK):
+    if only_better and most is None and delay_of(area, begun).y_s * (1.0 - _WORTH) <= delay_of(area, target).y_s:
         return begun
     if most is None:
         return target

@@ -97,7 +97,7 @@ class Allocation:
     locality: bool = True
     relation: bool = True
     cooperation: bool = True
-    moves: Literal["client", "publishers"] = "client"
+    moves: Literal["client", "publishers"] = "publishers"
     sweeps: int = 20
     seed: int = 0
     most_changes: int | None = None

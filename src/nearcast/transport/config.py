@@ -420,8 +420,8 @@ def _timing(raw: _File, path: Path) -> Timing:
 
 
 def _loop(raw: _File, path: Path) -> LoopSettings:
-    """The keys of LoopSettings and of Settings stand side by side; `replication`, `balancing` and `colocation` are
-    tables. In the last one `model` is a file.
+    """The keys of LoopSettings and of Settings stand side by side; `replication`, `balancing`, `colocation` and
+    `allocation` are tables. In that of `colocation`, `model` is a file.
     """
     own = {each.name for each in fields(LoopSettings)} - {"settings"}
     known = [*own, *(each.name for each in fields(Settings))]

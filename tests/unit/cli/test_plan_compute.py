@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.cli.main import command_line
+from nearcast.domain.errors import SnapshotError
 from nearcast.domain.homes import Homes
 from nearcast.domain.load import BrokerReport
 from nearcast.domain.placing import places_of
@@ -19,6 +20,7 @@ from nearcast.domain.snapshot_json import write_snapshot
 from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
 from nearcast.policies.epulsar import epulsar
 from nearcast.policies.settings import Settings
+from nearcast.transport.config import new_key
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +86,60 @@ def test_what_cannot_be_computed_is_refused_with_the_reason(
     result = CliRunner().invoke(command_line(), ["plan", "compute", "--policy", policy, "--snapshot", "s.json"])
     assert result.exit_code != 0
     assert message in f"{result.output}{result.exception}"
+
+
+def an_area(tmp_path: Path, *options: str) -> Path:
+    file = tmp_path / "area.json"
+    asked = ["lab", "area", "--out", str(file), "--topics", "6", "--servers", "4", "--seed", "2", *options]
+    assert CliRunner().invoke(command_line(), asked).exit_code == 0
+    return file
+
+
+def test_clients_of_an_area_get_homes_and_the_delay_that_follows_is_told(tmp_path: Path) -> None:
+    file = an_area(tmp_path)
+    asked = ["plan", "compute", "--policy", "reloc", "--snapshot", str(file)]
+    shown = json.loads(CliRunner().invoke(command_line(), [*asked, "--json"]).stdout)
+    facts = shown["delay"]
+    assert len(shown["homes"]) == facts["clients"] == len(facts["homes"])
+    assert shown["objections"] == []
+    assert facts["y_ms"] == pytest.approx(facts["y1_ms"] + facts["y2_ms"], abs=2e-6)
+    assert [each["server"] for each in facts["servers"]] == ["s0", "s1", "s2", "s3"]
+    assert all(each["storage"] <= each["storage_limit"] == 640.0 for each in facts["servers"])
+    assert sum(each["clients"] for each in facts["servers"]) == facts["clients"]
+    text = CliRunner().invoke(command_line(), asked).stdout
+    assert f"Y {facts['y_ms']:.3f} ms" in text
+
+    # The same homes in a file give the same delay.
+    content = json.loads(file.read_bytes())
+    for client in content["area"]["clients"]:
+        client["home"] = facts["homes"][client["name"]]
+    file.write_text(json.dumps(content))
+    told = CliRunner().invoke(command_line(), ["plan", "evaluate", "--snapshot", str(file), "--json"])
+    assert json.loads(told.stdout) == facts
+    assert (
+        "to and from homes" in CliRunner().invoke(command_line(), ["plan", "evaluate", "--snapshot", str(file)]).stdout
+    )
+
+
+def test_homes_that_are_not_there_cannot_be_evaluated(tmp_path: Path) -> None:
+    file = an_area(tmp_path)
+    with pytest.raises(SnapshotError, match=r"clients have no home, such as 'c00'; .*plan compute --policy reloc"):
+        CliRunner().invoke(command_line(), ["plan", "evaluate", "--snapshot", str(file)], catch_exceptions=False)
+    (tmp_path / "s.json").write_bytes(write_snapshot(far_away()))
+    with pytest.raises(SnapshotError, match="has no clients with places"):
+        CliRunner().invoke(command_line(), ["plan", "evaluate", "--snapshot", "s.json"], catch_exceptions=False)
+
+
+def test_the_settings_of_a_deployments_file_bound_how_many_homes_change(tmp_path: Path) -> None:
+    file = an_area(tmp_path)
+    content = json.loads(file.read_bytes())
+    for client in content["area"]["clients"]:
+        client["home"] = "s0"
+    file.write_text(json.dumps(content))
+    (tmp_path / "nearcast.toml").write_text(
+        'name = "n"\nkey_file = "k"\n[control]\nurl = "nats://127.0.0.1:1"\n'
+        '[[broker]]\nname = "b1"\nurl = "nats://127.0.0.1:2"\n[rebalance.allocation]\nmost_changes = 3\n'
+    )
+    (tmp_path / "k").write_text(new_key())
+    asked = ["plan", "compute", "--policy", "reloc-search", "--snapshot", str(file), "--json"]
+    assert len(json.loads(CliRunner().invoke(command_line(), asked).stdout)["homes"]) == 3

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from nearcast.control.verify import objections
 from nearcast.domain.homes import Homes
 from nearcast.domain.load import BrokerReport, TopicLoad
@@ -12,6 +14,9 @@ from nearcast.domain.route import Route, Strategy
 from nearcast.domain.slo import Slo
 from nearcast.domain.snapshot import Snapshot
 from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
+from nearcast.lab.workloads.field import Field, drawn_area, snapshot_of
+from nearcast.policies.area_homes import nearest_policy
+from nearcast.policies.settings import Settings
 
 SINGLE = Strategy.SINGLE
 STEP = Step("t", SINGLE, ("H1",), SINGLE, ("H0",), "too much at H0")
@@ -91,3 +96,14 @@ def test_subscribers_have_one_home_each_where_they_may_and_leave_the_one_they_ha
     assert objections(homes, replace(seen(), homes=moved)) == [
         "subscriber 's' has moved since the plan was made: its home is H1"
     ]
+
+
+def test_a_client_whose_home_is_another_by_now_is_an_objection_and_one_without_a_home_is_not() -> None:
+    before = snapshot_of(drawn_area(Field(topics=2, servers=2), 1))
+    assert before.area is not None
+    plan = nearest_policy(before, Settings(), 0.0)
+    assert objections(plan, before) == []
+    home = np.where(np.arange(len(before.area.clients)) == 0, 1, before.area.home)
+    now = replace(before, area=replace(before.area, home=home))
+    (why,) = objections(plan, now)
+    assert why == f"subscriber {before.area.clients[0]!r} has moved since the plan was made: its home is s1"

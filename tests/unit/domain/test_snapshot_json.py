@@ -184,3 +184,56 @@ def test_homes_are_read_as_they_were_written() -> None:
 def test_homes_that_cannot_be_are_refused(homes: dict[str, Any], message: str) -> None:
     with pytest.raises(SnapshotError, match=message):
         read_snapshot(with_change(homes=homes), "s.json")
+
+
+def with_area(**changes: Any) -> bytes:
+    """Two servers, two topics and a client of both, as a person would write them."""
+    spot = {"vec": [0.0, 0.001], "height": 0.0}
+    client = {"name": "c", "at": spot, "home": "b1", "publishes": ["t", "u"], "subscribes": ["u"]}
+    area = {
+        "cloud_s": 0.005,
+        "clients": [client],
+        "spools": [{"topic": "t", "messages": 8}],
+        "limits": [{"server": "b1", "storage": 10, "compute": None}],
+    } | changes
+    return with_change(
+        places={"brokers": [{"name": name, "at": spot} for name in ("b1", "b2")], "topics": []},
+        area=area | {"clients": [client | each for each in area["clients"]]},
+    )
+
+
+def test_an_area_is_read_as_it_was_written() -> None:
+    read = read_snapshot(with_area())
+    area = read.area
+    assert area is not None
+    assert (area.clients, area.home.tolist(), area.first.tolist()) == (("c",), [0], [0, 2])
+    assert [read.topics[at] for at in area.topic] == ["t", "u"]
+    assert (area.publishes.tolist(), area.subscribes.tolist()) == ([True, True], [False, True])
+    assert (area.storage.tolist(), area.compute.tolist()) == ([10.0, math.inf, math.inf], [math.inf] * 3)
+    assert dict(zip(read.topics, area.spool.tolist(), strict=True))["t"] == 8.0
+    assert area.reachable.tolist() == [True, True, False]
+    written = write_snapshot(read)
+    assert write_snapshot(read_snapshot(written)) == written
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"clients": [{"home": "b9"}]}, "the home of client 'c' is 'b9', which is not a broker"),
+        ({"clients": [{}, {}]}, "area.clients has 'c' twice"),
+        ({"clients": [{"publishes": ["t", "t"]}]}, "client 'c' publishes or subscribes to a topic twice"),
+        ({"clients": [{"at": {"vec": [0.0], "height": 0.0}}]}, "client 'c' is in a space of 1 dimensions"),
+        ({"limits": [{"server": "x"}]}, "area.limits is 'x', which is not a broker"),
+        ({"limits": [{"server": "b1", "storage": 0}]}, "storage"),
+        ({"cloud_s": -1.0}, "cloud_s"),
+        ({"spools": [{"topic": "t", "messages": -1}]}, "messages"),
+    ],
+)
+def test_an_area_that_contradicts_itself_is_refused(changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(SnapshotError, match=what):
+        read_snapshot(with_area(**changes))
+
+
+def test_an_area_without_places_is_refused() -> None:
+    with pytest.raises(SnapshotError, match=r"say in places\.brokers where servers are"):
+        read_snapshot(with_change(area={"cloud_s": 0.0}))

@@ -19,6 +19,7 @@ from nearcast.lab.claim import Claim, Expectation
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
 from nearcast.lab.fanout import map_seeds
 from nearcast.lab.reloc import (
+    CLIENT,
     KINDS,
     MIDDLE,
     NS,
@@ -26,7 +27,6 @@ from nearcast.lab.reloc import (
     OURS,
     RA,
     RELOC,
-    TEXT,
     THEIRS,
     Case,
     Row,
@@ -73,6 +73,7 @@ class _Rules:
         self.least = rule("REL-1", "storage of OTOS over the least of RA, NS, RELOC, any sigma at most", "< 1")
         self.farther = rule("REL-1", "Y1 of RELOC over that of OTOS, any sigma at most", "< 1")
         self.within = rule("REL-1", "storage of RELOC's mean server over A, any sigma at most", "<= 1")
+        self.never = rule("REL-1", "share of fields in which RELOC fills any server above A", "== 0")
         self.spools = rule("REL-2", "Y of RELOC over the smallest of RA, NS, OTOS, any spool size at most", "< 1")
         self.falls = rule("REL-3", "Y with K = 16 over Y with K = 1, sigma 1 and 5 at most", "< 1")
         self.flat = rule("REL-3", "largest Y over smallest Y of any K, sigma 10 to 20 at most", "<= 1.25")
@@ -80,7 +81,7 @@ class _Rules:
 
     @property
     def locality(self) -> tuple[Expectation, ...]:
-        return self.smallest, self.stronger, self.nearest, self.least, self.farther, self.within
+        return self.smallest, self.stronger, self.nearest, self.least, self.farther, self.within, self.never
 
     @property
     def clusters(self) -> tuple[Expectation, ...]:
@@ -103,6 +104,7 @@ def measure_locality(settings: RunSettings, progress: Progress) -> Outcome:
             rules.least.judge(worst_ratio(rows, kind, "storage", (OTOS, (RA, NS, RELOC)), sigmas)),
             rules.farther.judge(worst_ratio(rows, kind, "y1_ms", (RELOC, (OTOS,)), sigmas)),
             rules.within.judge(max(mean_of(rows, "storage", kind, RELOC, sigma) for sigma in sigmas) / Field().storage),
+            rules.never.judge(_overfull(rows, kind)),
         )
     return Outcome(
         claims=tuple(claims),
@@ -234,6 +236,11 @@ def _chosen_over_best(rows: Sequence[Row], kind: str, sigma: float) -> float:
     return float(np.mean(ratios))
 
 
+def _overfull(rows: Sequence[Row], kind: str) -> float:
+    mine = [row.most_storage > Field().storage for row in rows if (row.kind, row.method) == (kind, RELOC)]
+    return round(float(np.mean(mine)), 4)
+
+
 def _metrics(rows: Sequence[Row], xs: Sequence[float]) -> dict[str, Metric]:
     """Means over seeds: of the fullest server's storage, and of Y beside RELOC's."""
     return {
@@ -245,7 +252,13 @@ def _metrics(rows: Sequence[Row], xs: Sequence[float]) -> dict[str, Metric]:
                 kind: {f"{x:g}": round(worst_ratio(rows, kind, "y_ms", (method, (RELOC,)), (x,)), 4) for x in xs}
                 for kind in KINDS
             }
-            for name, method in (("ours", OURS), ("text", TEXT), ("ns", NS), ("otos", OTOS), ("otos_middle", MIDDLE))
+            for name, method in (
+                ("ours", OURS),
+                ("one_client", CLIENT),
+                ("ns", NS),
+                ("otos", OTOS),
+                ("otos_middle", MIDDLE),
+            )
         },
     }
 
