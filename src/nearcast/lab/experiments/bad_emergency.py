@@ -8,8 +8,8 @@ killed (-9) in the middle of three executions, and a broker, an agent and both c
 
 BAD-1 is judged by an oracle in plain Python (`nearcast.lab.emergency_oracle`): every notification of every subscriber,
 row by row. BAD-2 compares equation 5 with the servers' own counters: the bytes of every result, once into a broker for
-all who follow it there and once out for each, beside what the server counted in and out meanwhile, less what it counts
-while there are no results (leases, probes).
+all who follow it there and once out for each, and once in and out for whoever was offline when it was made, beside what
+the server counted in and out meanwhile, less what it counts while there are no results (leases, probes).
 """
 
 from collections import defaultdict
@@ -148,9 +148,14 @@ def _not_once(lived: Lived) -> int:
 
 
 def _caught_up(lived: Lived) -> int:
+    return len(_sent_alone(lived))
+
+
+def _sent_alone(lived: Lived) -> set[int]:
+    """Places in `events` of what was made while its subscriber was offline: it was sent to that one alone, later."""
     away = {each.user: each for each in lived.events if isinstance(each, Away)}
-    got = [each for each in lived.events if isinstance(each, Got) and each.user in away]
-    return sum(away[each.user].begin_s < each.executed_s < away[each.user].end_s for each in got)
+    got = [(place, each) for place, each in enumerate(lived.events) if isinstance(each, Got) and each.user in away]
+    return {place for place, each in got if away[each.user].begin_s < each.executed_s < away[each.user].end_s}
 
 
 def _distinct(lived: Lived) -> int:
@@ -159,13 +164,16 @@ def _distinct(lived: Lived) -> int:
 
 def _loads(lived: Lived) -> dict[str, tuple[float, float]]:
     """By broker: equation 5 over the time with results, in bytes, and what the server counted."""
-    carried = lived.carried
+    carried, alone = lived.carried, _sent_alone(lived)
     into: dict[tuple[str, int, int], int] = {}
     load: dict[str, float] = dict.fromkeys(carried.size_bytes, 0.0)
-    for each in lived.events:
+    for place, each in enumerate(lived.events):
         if isinstance(each, Got) and carried.begin_s <= each.at_s < carried.end_s:
             load[each.home] += each.size
-            into[each.home, each.asked, each.execution] = each.size
+            if place in alone:
+                load[each.home] += each.size  # it came in once more
+            else:
+                into[each.home, each.asked, each.execution] = each.size
     for (home, _, _), size in into.items():
         load[home] += size
     whole_s = carried.end_s - carried.begin_s
