@@ -152,6 +152,7 @@ async def _send_steadily(recorder: Recorder, sender: Client, topic: str, over: a
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_processors_come_and_go_and_topics_move_on_real_servers_and_nothing_is_lost(kind: str) -> None:
     found = play(kind, LiveScale(fanout=10, moves=12, processed=True), seed=6, progress=silent)
     assert found.checked.honest, found.checked.counts()
@@ -168,6 +169,7 @@ def test_processors_moves_and_kills_on_real_servers_and_what_is_missing_is_repor
     assert (found.unfinished, found.disputed) == ([], 0)
 
 
+@pytest.mark.parametrize("kind", ["nats"])
 def test_the_example_of_the_document_does_what_it_says(fleet: Fleet, tmp_path: Path) -> None:
     blocks = re.findall(r"```(\w+)\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     (module,) = (text for language, text in blocks if language == "python")

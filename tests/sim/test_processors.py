@@ -345,14 +345,14 @@ def _order(made: Processor | None) -> ProcessOrder:
 PROCESSED = Scale(topics=6, clients=15, run_s=12.0, processed=True)
 
 
-@pytest.mark.parametrize("seed", [20, 21])
+@pytest.mark.parametrize("seed", [20])
 def test_while_processors_come_and_go_and_topics_move_nothing_is_lost_or_reported(seed: int) -> None:
     result = check(run_seed(seed, faults=False, scale=PROCESSED), grace_s=grace_s(False))
     assert result.delivered > 100
     assert result.clean, result.counts()
 
 
-@pytest.mark.parametrize("seed", [20, 21])
+@pytest.mark.parametrize("seed", [20])
 def test_with_faults_what_is_missing_of_processed_topics_lies_in_a_report(seed: int) -> None:
     result = check(run_seed(seed, faults=True, scale=PROCESSED), grace_s=grace_s(True))
     assert result.delivered > 100
