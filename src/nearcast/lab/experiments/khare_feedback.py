@@ -113,8 +113,9 @@ def _material(settings: RunSettings) -> Material:
             seed=settings.seed,
             source=SIMULATED,
         )
-        columns = (np.array([getattr(each, name) for each in plan]) for name in ("interval_ms", "rate_hz"))
-        sets[topics] = simulated(*columns, _PROCESSORS, settings.seed + topics)
+        interval_ms = np.array([each.interval_ms for each in plan])
+        rate_hz = np.array([each.rate_hz for each in plan])
+        sets[topics] = simulated(interval_ms, rate_hz, _PROCESSORS, settings.seed + topics)
     weights = {topics: np.ones(len(each)) for topics, each in sets.items()}
     return Material(sets, weights, {}, _PROCESSORS, Origin({SIMULATED: 3 * runs}, seed=settings.seed))
 
