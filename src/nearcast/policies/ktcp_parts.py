@@ -30,7 +30,8 @@ def can_move(snapshot: Snapshot) -> Bools:
         snapshot.strategy, [STRATEGIES.index(each) for each in (Strategy.SINGLE, Strategy.ALL_SUBSCRIBERS)]
     )
     silent = np.add.reduceat(snapshot.silent[snapshot.members].astype(np.int64), snapshot.first[:-1])
-    return parted & (silent == 0)
+    movable: Bools = parted & (silent == 0)
+    return movable
 
 
 def parts_needed(

@@ -35,9 +35,9 @@ def times_slower(  # noqa: PLR0917  # one call
         late = (p90_ms > processing.bound_ms[here]) & (p90_ms > expected_ms)
         odd = np.flatnonzero(late | (p90_ms > _MUCH * expected_ms))
         if len(odd):
-            tried = np.ones((len(odd), len(_TRIED), len(here)))
-            tried[np.arange(len(odd)), :, odd] = _TRIED
-            tried = tried.reshape(-1, len(here))
+            each_alone = np.ones((len(odd), len(_TRIED), len(here)))
+            each_alone[np.arange(len(odd)), :, odd] = _TRIED
+            tried = each_alone.reshape(-1, len(here))
             foretold = predictor.p90_ms(interval_ms[here] * tried, np.broadcast_to(rate_hz[here], tried.shape))
             off = np.nansum(np.log(foretold / p90_ms) ** 2, axis=1)
             which, times = divmod(int(np.argmin(off)), len(_TRIED))

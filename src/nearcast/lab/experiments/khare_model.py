@@ -76,7 +76,7 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
         found = taught(folder, most=most, simulated_runs=runs, seed=settings.seed)
         given = found.given
         progress(1, 4, "learning")
-        models = {each: train(given, each, name=each) for each in INPUTS}
+        models: dict[str, LatencyModel] = {each: train(given, each, name=each) for each in INPUTS}
         progress(2, 4, "learning")
         transfers = _transfers(given, found.rows, settings.seed)
         shown = [each for each in _CURVE_TOPICS if each in given.sets] or [max(given.sets)]
