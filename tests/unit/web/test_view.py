@@ -1,6 +1,7 @@
 """What is shown of one look, at the size of a large fleet too."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,7 @@ SLO = Slo.parse("p95:40ms")
 
 
 def seen(
-    loads: dict[str, tuple[TopicLoad, ...]],
+    loads: Mapping[str, tuple[TopicLoad, ...]],
     routes: dict[str, Route],
     standings: list[PromiseStanding],
     places: list[BrokerPlace] | None = None,
