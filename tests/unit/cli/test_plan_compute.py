@@ -141,5 +141,5 @@ def test_the_settings_of_a_deployments_file_bound_how_many_homes_change(tmp_path
         '[[broker]]\nname = "b1"\nurl = "nats://127.0.0.1:2"\n[rebalance.allocation]\nmost_changes = 3\n'
     )
     (tmp_path / "k").write_text(new_key())
-    asked = ["plan", "compute", "--policy", "reloc-search", "--snapshot", str(file), "--json"]
+    asked = ["plan", "compute", "--policy", "nearest-server", "--snapshot", str(file), "--json"]
     assert len(json.loads(CliRunner().invoke(command_line(), asked).stdout)["homes"]) == 3
