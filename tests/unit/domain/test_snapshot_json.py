@@ -190,7 +190,7 @@ def with_area(**changes: Any) -> bytes:
     """Two servers, two topics and a client of both, as a person would write them."""
     spot = {"vec": [0.0, 0.001], "height": 0.0}
     client = {"name": "c", "at": spot, "home": "b1", "publishes": ["t", "u"], "subscribes": ["u"]}
-    area = {
+    area: dict[str, Any] = {
         "cloud_s": 0.005,
         "clients": [client],
         "spools": [{"topic": "t", "messages": 8}],
