@@ -44,7 +44,7 @@ def seen(rates: list[int], at: dict[str, tuple[str, ...]]) -> Snapshot:
 @settings(max_examples=25)
 @given(rates=RATES)
 def test_parts_are_apart_in_time_and_as_few_as_will_do(policy: Policy, rates: list[int]) -> None:
-    at = {f"t{number}": (BROKERS[number % 2],) for number in range(len(rates))}
+    at: dict[str, tuple[str, ...]] = {f"t{number}": (BROKERS[number % 2],) for number in range(len(rates))}
     snapshot = seen(rates, at)
     plan = policy(snapshot, Settings(), 0.0)
     assert objections(plan, snapshot) == []
@@ -60,7 +60,7 @@ def test_parts_are_apart_in_time_and_as_few_as_will_do(policy: Policy, rates: li
 @settings(max_examples=25)
 @given(rates=RATES)
 def test_what_was_planned_stays(rates: list[int]) -> None:
-    at = {f"t{number}": (BROKERS[number % 2],) for number in range(len(rates))}
+    at: dict[str, tuple[str, ...]] = {f"t{number}": (BROKERS[number % 2],) for number in range(len(rates))}
     first = ktcp_ffd(seen(rates, at), Settings(), 0.0)
     at |= {step.topic: step.brokers for step in first.steps}
     assert ktcp_ffd(seen(rates, at), Settings(), 1.0).steps == ()
