@@ -42,7 +42,8 @@ class Ways:
         flat = topic * servers + there
         cells = servers * topics
         self._publishers = np.bincount(flat[area.publishes], minlength=cells).reshape(topics, servers)
-        self._shares = np.bincount(flat, self._share, cells).reshape(topics, servers)
+        # Of nothing at all numpy would count in whole numbers.
+        self._shares = np.bincount(flat, self._share, cells).astype(np.float64).reshape(topics, servers)
         hearers = np.bincount(flat[area.subscribes], minlength=cells).reshape(topics, servers)
         self._sums_s = hearers.astype(np.float64) @ self._between_s
         self._made = np.bincount(there[self._share > 0.0], minlength=servers).astype(np.float64)
