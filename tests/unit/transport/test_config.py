@@ -134,7 +134,11 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
             "[rebalance]\nmoves_per_hour = 0\n[timing]",
             "rebalance.moves_per_hour is 0; it must be at least 1",
         ),
-        ("[timing]", "[rebalance]\nhi_ratio = 1\n[timing]", "rebalance.hi_ratio is not known; one of allocation, at_once"),
+        (
+            "[timing]",
+            "[rebalance]\nhi_ratio = 1\n[timing]",
+            "rebalance.hi_ratio is not known; one of allocation, at_once",
+        ),
         (
             "[timing]",
             "[rebalance.balancing]\nalpha = -1.0\n[timing]",
