@@ -13,6 +13,7 @@ from nearcast.domain.channel import Subscription
 from nearcast.domain.errors import WireError
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.log import REPLICAS, LogSpec
+from nearcast.domain.processor import Language, Processor, WhenFull
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
@@ -55,6 +56,18 @@ kinds = [*get_args(control.OnTopic), *get_args(control.ToAgent), *get_args(contr
 kinds += [*get_args(control.ToCoordinator), *get_args(control.Answered), *get_args(control.Survey)]
 kinds += get_args(control.Channels)
 # MessagePack has no integers beyond 64 bits, and a NaN is unequal to itself.
+st.register_type_strategy(
+    Processor,
+    st.builds(
+        Processor,
+        st.just(Language.SQL),
+        st.text("abc *", min_size=1, max_size=20).filter(str.strip),
+        st.integers(0, 9),
+        st.floats(1, 1e3),
+        st.integers(1, 99),
+        st.sampled_from(WhenFull),
+    ),
+)
 st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False))
 # What these refuse when it is empty is filled: a ring has brokers, a topic is prepared with a route.
