@@ -91,14 +91,14 @@ async def test_agents_on_a_known_map_predict_each_others_round_trips() -> None:
 
 @in_virtual_time
 async def test_the_leaders_map_is_what_agents_go_by() -> None:
-    """By themselves they would be 3 % off in the mean after two minutes, and 8 % at most; on it they are 1 %."""
+    """By themselves they are up to 2.9 % off after two minutes with this seed; on it 0.6 %."""
     fleet = start()
     await fleet.sleep(120.0)
     found = places(fleet)
     off = [
         abs(predicted_s(found[one], found[other]) / dict(found[one].rtts_s)[other] - 1.0) for one, other in ONE_WAY_MS
     ]
-    assert max(off) < 0.02, off
+    assert max(off) < 0.015, off
 
 
 @in_virtual_time
