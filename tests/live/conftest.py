@@ -1,5 +1,6 @@
 """A whole deployment of real processes, started by the command that users start it with."""
 
+import gc
 import json
 import os
 import signal
@@ -11,6 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """What a test left open is told of at its own end, and not at another test's."""
+    yield
+    gc.collect()
 
 
 class Result(NamedTuple):

@@ -46,6 +46,7 @@ class LinkPool:
         self._on_state = on_state
         self._on_open = on_open
         self._peers: dict[str, _Peer] = {}
+        self._leaving: dict[_Peer, None] = {}
 
     def publish(self, broker: str, subject: str, data: bytes) -> None:
         (self._peers.get(broker) or self._peer(broker)).publish(subject, data)
@@ -72,7 +73,9 @@ class LinkPool:
     def keep(self, brokers: Container[str]) -> None:
         """Leaves all others. For a pool whose links nobody holds on to."""
         for broker in [each for each in self._peers if each not in brokers]:
-            self._crew.start(self._peers.pop(broker).leave(), f"leave {broker}")
+            peer = self._peers.pop(broker)
+            self._leaving[peer] = None
+            self._crew.start(self._leave(peer), f"leave {broker}")
 
     def reached(self, broker: str) -> bool:
         """Whether there has been a connection, even if it is broken now."""
@@ -100,11 +103,14 @@ class LinkPool:
         while others end.
         """
         ended: list[_Peer] = []
-        while left := [peer for peer in self._peers.values() if peer not in ended]:
+        while left := [peer for peer in (*self._peers.values(), *self._leaving) if peer not in ended]:
             for peer in left:
-                if peer.link is not None:
-                    await peer.link.close()
+                await peer.end()
             ended += left
+
+    async def _leave(self, peer: "_Peer") -> None:
+        await peer.end()
+        del self._leaving[peer]
 
     def _peer(self, broker: str) -> "_Peer":
         peer = self._peers.get(broker)
@@ -145,7 +151,7 @@ class _Peer:
         self._wanted: dict[str, _Want | None] = {}  # orders not yet carried out
         self._waiting: deque[tuple[str, bytes]] = deque(maxlen=_MOST_WAITING)
         self._working = False
-        self._left = False
+        self._ended = False
 
     def publish(self, subject: str, data: bytes) -> None:
         if self.open:
@@ -162,14 +168,14 @@ class _Peer:
 
     async def connect(self, connect: Connect) -> None:
         retry_s = _FIRST_RETRY_S
-        while self.link is None and not self._left:
+        while self.link is None and not self._ended:
             try:
                 self.link = await connect(self.broker, self._changed)
             except LinkDown:
                 await self._clock.sleep(retry_s)
                 retry_s = min(2 * retry_s, _LAST_RETRY_S)
-        if self._left:
-            await self.leave()
+        if self._ended:
+            await self.end()
         elif self._inbox is None:
             self._opened()
         else:
@@ -177,13 +183,12 @@ class _Peer:
             self._wanted = {self._inbox.subject: want, **self._wanted}
         self._work()
 
-    async def leave(self) -> None:
+    async def end(self) -> None:
         """For good, also when it is only just being reached."""
-        self._left = True
+        self._ended = True
         self._wanted.clear()
-        link, self.link = self.link, None
-        if link is not None:
-            await link.close()
+        if self.link is not None:
+            await self.link.close()
 
     def _opened(self) -> None:
         self.open = True

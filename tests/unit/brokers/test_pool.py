@@ -300,3 +300,29 @@ async def test_a_broker_that_is_asked_for_while_links_end_does_not_keep_the_othe
     assert not bench.pool.up("b")
     assert not bench.pool.up("c")
     await bench.crew.close()
+
+
+@in_virtual_time
+async def test_a_broker_that_is_left_while_all_ends_is_left() -> None:
+    bench = Bench()
+    bench.pool.reach("b")
+    await bench.clock.sleep(1.0)
+    bench.pool.keep(())
+    await bench.crew.close()  # what leaves it has not begun
+    assert bench.broker.connections
+    await bench.pool.close()
+    await bench.clock.sleep(1.0)
+    assert not bench.broker.connections
+
+
+@in_virtual_time
+async def test_a_broker_that_is_reached_while_others_end_is_left() -> None:
+    bench = SlowlyEnding()
+    bench.pool.reach("b")
+    await bench.clock.sleep(1.0)
+    bench.pool.reach("c")
+    await bench.pool.close()  # "b" is slow to end: by then "c" is reached
+    await bench.clock.sleep(1.0)
+    assert len(bench.dialled_s) == 2
+    assert not bench.broker.connections
+    await bench.crew.close()
