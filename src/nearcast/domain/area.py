@@ -1,5 +1,5 @@
 """Clients of topics that are processed at their homes: where they are, what they publish and hear, and what servers
-have to spool and process with (seed 004, section 5.1).
+have to spool and process with (RELOC, section 5.1).
 
 Servers are the snapshot's brokers, and are where `Places` has them: distances are times, one way, in seconds.
 """

@@ -1,7 +1,7 @@
 """Which broker is whose home, who subscribes to what, and how many bytes a second come of it: what balancing sees.
 
 Everything that identical subscriptions share has one key (BAD, section 3.1): a broker pulls the results of a key once
-and sends them to each of its subscribers. Equation 5 of seed 002 is the load that follows:
+and sends them to each of its subscribers. Equation 5 of BAD is the load that follows:
 
     F_j = sum over k of z_jk (1 + n_jk) lambda_k
 

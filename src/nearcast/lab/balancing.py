@@ -1,7 +1,7 @@
 """A crowd on a few brokers, under a first placement and a policy for homes, at flow level.
 
 Every tick the results of the channels that are due are counted, who comes gets a home, and every 10 s the policy sees
-brokers, homes, subscriptions and rates as moving averages over a minute, as in section 6.1.2 of seed 002. What it wants
+brokers, homes, subscriptions and rates as moving averages over a minute, as in section 6.1.2 of BAD. What it wants
 moved is at its new home at once. Loads are those of equation 5, as they were seen before each plan.
 """
 

@@ -1,4 +1,4 @@
-"""The emergency application of seed 002, section 6.1: three datasets, seven channels, and what people ask of them.
+"""The emergency application of BAD, section 6.1: three datasets, seven channels, and what people ask of them.
 
 The city is that of `nearcast.lab.workloads.emergencies`, laid over Helsinki: kilometres become degrees here. Time may
 be compressed: then everything happens as many times as fast, the periods of channels too.

@@ -1,4 +1,4 @@
-"""Learning curves, as seed 001 draws them (Figures 2e and 2f)."""
+"""Learning curves, as Khare draws them (Figures 2e and 2f)."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What experiments on seed 004 have in common: its methods, what is measured of them, and how it is drawn."""
+"""What experiments on RELOC have in common: its methods, what is measured of them, and how it is drawn."""
 
 from __future__ import annotations
 

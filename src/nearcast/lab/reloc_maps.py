@@ -1,4 +1,4 @@
-"""Fields as seed 004 draws them: clients, servers and homes on a map, and below it what servers store and compute
+"""Fields as RELOC draws them: clients, servers and homes on a map, and below it what servers store and compute
 (Figures 10 to 13). The fields are those of its Table 1, drawn with one seed.
 """
 

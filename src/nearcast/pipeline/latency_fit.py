@@ -1,4 +1,4 @@
-"""Latency models from rows of measurements (seed 001, sections IV-D and VI-B).
+"""Latency models from rows of measurements (Khare, sections IV-D and VI-B).
 
 A topic alone: a polynomial of degree 4. Several together: a network with two hidden layers per number of topics, ReLU,
 lbfgs, L2 of 0.1, of the logarithm of the 90th percentile. `inputs` are the paper's six ("colocated"), or those and what

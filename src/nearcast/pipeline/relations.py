@@ -1,5 +1,5 @@
 """RELOC's relations from telemetry, on Spark: who publishes and hears what, what clients have in common, and the
-strongest relations of each (seed 004, section 6).
+strongest relations of each (RELOC, section 6).
 
 Rows are (topic, client, role), as many as there were publications and deliveries; a role is `pub` or `sub`. What is
 large is the telemetry: `pattern_of` makes of it a row per client and topic. `numbered` gives clients and topics the

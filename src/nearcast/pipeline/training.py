@@ -1,7 +1,7 @@
 """`nearcast model train`: from rows to models of both kinds, judged by runs that were set apart before.
 
 Where real runs are few and simulated ones many, both are learned from, and the real ones count as much as all simulated
-ones together: what the simulator knows is kept where nobody has measured (transfer, which seed 001 leaves to others).
+ones together: what the simulator knows is kept where nobody has measured (transfer, which Khare leaves to others).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def on_spark(spark: SparkSession) -> Map:
 def curves(
     given: Material, inputs: Inputs, topics: Sequence[int], architectures: Sequence[Hidden] = ARCHITECTURES
 ) -> list[Curve]:
-    """Learning curves (seed 001, Figures 2e and 2f), of one part of what is trained on and judged by the rest of it."""
+    """Learning curves (Khare, Figures 2e and 2f), of one part of what is trained on and judged by the rest of it."""
     found = []
     for count in topics:
         order = given.sets[count].shuffled(given.origin.seed)
@@ -153,7 +153,7 @@ def without_real(given: Material, rows: Rows) -> Material:
 
 
 def updated(given: Material, fresh: Mapping[int, Sets], share: float = 0.2) -> Material:
-    """With what a fleet has measured since (seed 001, section IV-E): together these runs count for `share` of all runs
+    """With what a fleet has measured since (Khare, section IV-E): together these runs count for `share` of all runs
     of as many topics, so that a few of them are heard among many."""
     sets, weights = dict(given.sets), dict(given.weights)
     for topics, new in fresh.items():

@@ -1,4 +1,4 @@
-"""Policies that give the clients of an area their homes (seed 004, sections 6 and 7.2), and what all of them keep to.
+"""Policies that give the clients of an area their homes (RELOC, sections 6 and 7.2), and what all of them keep to.
 
 - `random`: any server, by a seed.
 - `nearest-server`: the nearest one.

@@ -1,4 +1,4 @@
-"""Policies `bad-ldm`, `bad-sdm`, `bad-shuffle` (seed 002, section 5, Algorithm 1): homes of subscribers by load.
+"""Policies `bad-ldm`, `bad-sdm`, `bad-shuffle` (BAD, section 5, Algorithm 1): homes of subscribers by load.
 
 `bad-ldm` and `bad-sdm` are lines 5 to 25: while cov > alpha and the mean load > beta, one subscriber leaves the broker
 that carries most, for the one that carries least (ldm), or for the one below the mean that shares most with it (sdm).

@@ -1,4 +1,4 @@
-"""Policy `bad-groups`: subscribers that are alike migrate together (the future work of seed 002, section 7).
+"""Policy `bad-groups`: subscribers that are alike migrate together (the future work of BAD, section 7).
 
 Triggered as `bad-ldm`, from the heaviest broker while cov > alpha and the mean load > beta. What it moves differs. A
 subscriber that leaves alone takes its own bytes along and leaves behind what others there still want, which is then

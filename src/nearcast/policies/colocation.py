@@ -1,4 +1,4 @@
-"""k-topic co-location (seed 001, sections III-D and V): the fewest brokers such that every topic keeps its promise.
+"""k-topic co-location (Khare, sections III-D and V): the fewest brokers such that every topic keeps its promise.
 
 A set of topics is feasible (F) if the latency model expects every one of them within its bound. Learned models are not
 monotone, although latency is (Property 1b): one may refuse a set and take a larger one. So a set counts as feasible

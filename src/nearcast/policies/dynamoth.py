@@ -1,4 +1,4 @@
-"""Policy `dynamoth` (seed 003, section III-B): replicate topics, relieve the overloaded, release the superfluous.
+"""Policy `dynamoth` (Dynamoth, section III-B): replicate topics, relieve the overloaded, release the superfluous.
 
 In this order: what is being drained leaves; Algorithm 1; Algorithm 2; and, when none of that asked for more servers,
 low load. Servers that are there are used before one is rented, and one is rented when no plan brings every overloaded

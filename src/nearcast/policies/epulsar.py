@@ -1,6 +1,6 @@
 """Policies `epulsar` and `all-pairs`: topics are where their latency promise is kept, and no broker is overloaded.
 
-ePulsar's Algorithm 1 (seed 000, section 3.3). Topics whose promise is broken leave their broker, and so do the heaviest
+ePulsar's Algorithm 1 (section 3.3). Topics whose promise is broken leave their broker, and so do the heaviest
 topics of overloaded brokers (see `overload`). Each is given the broker with the smallest worst case of those that would
 keep its promise and are not overloaded by it; those with the fewest such brokers choose first. `all-pairs` is the same
 with every single client in view, where `epulsar` has the middle of them and how far the farthest are away.

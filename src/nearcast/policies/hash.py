@@ -1,4 +1,4 @@
-"""Policy `hash`: every topic where the ring has it (plan 0), elastic as in section V-D of seed 003.
+"""Policy `hash`: every topic where the ring has it (plan 0), elastic as in section V-D of Dynamoth.
 
 The baseline that Dynamoth was compared with. Each of its rebalancings adds one server to the ring, which takes 1/N of
 every other's load, whatever that load is. It rents one when a server is overloaded, and never releases one.

@@ -1,5 +1,5 @@
 """Policies `ktcp-ffd`, `ktcp-lfs`, `ktcp-hybrid` and `ktcp-exact`: processed topics share the fewest brokers that keep
-their promises (seed 001, section V; see `colocation`).
+their promises (Khare, section V; see `colocation`).
 
 Each topic has a bound of its own; `margin_ms` is kept off it. Without a trained model the estimate of a queue decides.
 Intervals and rates are rounded up to two digits, so that topics are of a few kinds.

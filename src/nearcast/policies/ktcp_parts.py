@@ -1,4 +1,4 @@
-"""Topics that are more than one broker can serve in time: into how many parts each goes (which seed 001 leaves out).
+"""Topics that are more than one broker can serve in time: into how many parts each goes (which Khare leaves out).
 
 The publishers of a topic on several brokers (`all_subscribers`) are parted among them, and its subscribers listen at
 all. So each broker processes its part of the messages, every publisher's in order.

@@ -1,4 +1,4 @@
-"""How much longer topics take than is said of them, by what their subscribers measure (seed 001, section IV-E)."""
+"""How much longer topics take than is said of them, by what their subscribers measure (Khare, section IV-E)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first home of a subscriber (seed 002, section 5.1): `nearest`, `round-robin`, `random`, `least-loaded`.
+"""The first home of a subscriber (BAD, section 5.1): `nearest`, `round-robin`, `random`, `least-loaded`.
 
 A newcomer has no subscriptions yet, so none of them knows what it is going to cost. That is why `least-loaded` is a
 trap: until the first subscriptions show in the loads, all who come go to the same broker.

@@ -1,4 +1,4 @@
-"""Which clients have most in common (seed 004, section 6): RELOC's matrix Z, factorised, and the strongest of each.
+"""Which clients have most in common (RELOC, section 6): RELOC's matrix Z, factorised, and the strongest of each.
 
 z_mm' is the number of topics that clients m and m' both publish or subscribe to: Z = B B^T, where B has a row per
 client and a 1 for each of its topics. So the factors of Z are those of B: with its first right singular vectors V, Z is

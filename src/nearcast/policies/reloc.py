@@ -1,4 +1,4 @@
-"""RELOC (seed 004, section 6, Algorithm 1): homes near clients, together with whom they have most in common, where
+"""RELOC (section 6, Algorithm 1): homes near clients, together with whom they have most in common, where
 there is room.
 
 Three steps, each of which can be left out (Figure 10):
@@ -21,7 +21,7 @@ What the paper leaves open, and how it is read here:
   38 only if that server is used less than its own: else it would change places for nothing.
 - T' of line 40 are all topics that the client publishes, also those it has not been met for yet.
 - Whom the cooperation step moves: the pseudocode moves the client, the text all publishers of the topic who are at that
-  server. Both are there (`moves`); the default is the text, by which Y is lower (docs/reloc.md).
+  server. Both are there (`moves`); the default is the text, by which Y is lower (docs/papers/reloc.md).
 - Topics, and clients within one, are met in the order of their names; equally near or equally used servers are decided
   by name.
 - K-means begins with the server nearest to the middle of all and then, again and again, the one farthest from those

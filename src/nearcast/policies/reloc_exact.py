@@ -1,4 +1,4 @@
-"""Policy `reloc-exact`: the homes with the least Y there can be (seed 004, equations 3 to 6), for small areas.
+"""Policy `reloc-exact`: the homes with the least Y there can be (RELOC, equations 3 to 6), for small areas.
 
 A program of OR-Tools, in whole numbers: theta is in parts of 4096, and a time in parts of a hundred thousandth of the
 way to the cloud and back (finer ones it could not prove). What it finds is then searched from on with the exact model,

@@ -1,4 +1,4 @@
-"""What servers spool and process while homes are being given (seed 004, Algorithm 1), followed client by client."""
+"""What servers spool and process while homes are being given (RELOC, Algorithm 1), followed client by client."""
 
 from __future__ import annotations
 

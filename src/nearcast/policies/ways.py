@@ -1,4 +1,4 @@
-"""The delay Y of seed 004, followed from one change of a home to the next: what any move of a client would do to it, at
+"""The delay Y of RELOC, followed from one change of a home to the next: what any move of a client would do to it, at
 every server at once, exactly.
 
 With d^H and d^S the ways to homes and between them, theta_l the part that server l keeps, and one publication of each

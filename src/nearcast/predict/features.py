@@ -20,7 +20,7 @@ def isolated(interval_ms: Floats, rate_hz: Floats, _processors: Processors) -> F
 
 
 def colocated(interval_ms: Floats, rate_hz: Floats, _processors: Processors) -> Floats:
-    """The six of seed 001, section IV-D: interval, rate and load of the topic, and their sums over the others."""
+    """The six of Khare, section IV-D: interval, rate and load of the topic, and their sums over the others."""
     own = np.stack([interval_ms, rate_hz, interval_ms * rate_hz], axis=-1)
     return np.concatenate([own, own.sum(axis=-2, keepdims=True) - own], axis=-1)
 

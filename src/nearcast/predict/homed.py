@@ -1,4 +1,4 @@
-"""How late notifications come when every client has a home (seed 004, section 5, equations 1 to 10).
+"""How late notifications come when every client has a home (RELOC, section 5, equations 1 to 10).
 
 A message goes from its publisher to that one's home, is processed there, and its notification goes over the homes of
 the subscribers to them. A server that lacks storage or compute for its topics delegates a part of them to the cloud,

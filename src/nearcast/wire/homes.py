@@ -13,7 +13,7 @@ class HomesOrder(msgspec.Struct, frozen=True, tag=True):
 
 
 class HomeLoad(msgspec.Struct, frozen=True):
-    """One broker: its subscribers, the keys that it pulls for them, and the load that follows (equation 5 of seed 002).
+    """One broker: its subscribers, the keys that it pulls for them, and the load that follows (equation 5 of BAD).
 
     `usable`: it reports and is not being drained, so that it counts in the mean.
     """

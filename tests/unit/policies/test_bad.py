@@ -1,4 +1,4 @@
-"""Algorithm 1 of seed 002, case by case."""
+"""Algorithm 1 of BAD, case by case."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The delay model of seed 004, by hand on its Figure 5, and against its equations publication by publication."""
+"""The delay model of RELOC, by hand on its Figure 5, and against its equations publication by publication."""
 
 import numpy as np
 import pytest

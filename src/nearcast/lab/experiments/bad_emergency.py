@@ -1,4 +1,4 @@
-"""BAD-1, BAD-2: the prototype of seed 002, section 6.1, live: what every subscriber is told, and what brokers carry.
+"""BAD-1, BAD-2: the prototype of BAD, section 6.1, live: what every subscriber is told, and what brokers carry.
 
 Five real brokers, one pipeline on Spark, 400 real subscribers in the city of `nearcast.lab.workloads.emergencies`, with
 everything as in the paper but time, which goes four times as fast: 10,000 reports and every user's place come over

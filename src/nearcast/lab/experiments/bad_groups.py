@@ -1,4 +1,4 @@
-"""What it gains to move subscribers in groups of alike ones: the future work of seed 002, section 7 (ours).
+"""What it gains to move subscribers in groups of alike ones: the future work of BAD, section 7 (ours).
 
 2,000 subscribers in 50 communities of interest, at the nearest of 10 brokers; interests have nothing to do with places.
 One plan of each policy (alpha .05) from the same homes, for communities that share nothing, half, or 90 % of what they

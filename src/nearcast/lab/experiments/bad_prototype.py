@@ -1,4 +1,4 @@
-"""BAD-3, BAD-4, BAD-5: the prototype of seed 002, section 6.1, at flow level (Figures 5 to 12).
+"""BAD-3, BAD-4, BAD-5: the prototype of BAD, section 6.1, at flow level (Figures 5 to 12).
 
 5 brokers and 400 subscribers in a city with emergencies (`nearcast.lab.workloads.emergencies`), under three first
 placements, with no balancing, migration by load (LDM) or by similarity (SDM), and a shuffle (GSH) before it. The

@@ -1,4 +1,4 @@
-"""BAD-6, BAD-7: the simulation of seed 002, section 6.2 (Figures 13 and 14).
+"""BAD-6, BAD-7: the simulation of BAD, section 6.2 (Figures 13 and 14).
 
 10 brokers, 10,000 subscribers with 200,000 subscriptions whose rates rise and fall
 (`nearcast.lab.workloads.fluctuating`), at their nearest broker at first. LDM with alpha from .05 to .2 and beta from

@@ -1,4 +1,4 @@
-"""KH-9: what the heuristics of seed 001, section V, have in common with the exact solution.
+"""KH-9: what the heuristics of Khare, section V, have in common with the exact solution.
 
 Random sets of topics under models that were learned from the simulated broker, as many as there are seeds. With two
 topics at a broker matching is exact (Theorem 1). The heuristics are also run as the paper writes them, set by set and

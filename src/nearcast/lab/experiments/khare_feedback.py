@@ -1,4 +1,4 @@
-"""KH-10: a promise that is measured to be broken is fed back (seed 001, section IV-E).
+"""KH-10: a promise that is measured to be broken is fed back (Khare, section IV-E).
 
 At flow level, with the production policy (`ktcp-ffd`) and a model that was learned from the simulated broker. Topics
 are placed so that all promises are expected to be kept. Then one of them is made slower on purpose: its messages take

@@ -1,4 +1,4 @@
-"""KH-5, KH-6: how well a latency model foretells real runs that it was not learned from (seed 001, section VI-B).
+"""KH-5, KH-6: how well a latency model foretells real runs that it was not learned from (Khare, section VI-B).
 
 Live: a real broker is measured, as `nearcast model collect` does it, into the folder `--rows` or one of its own; what
 is there is not measured again. Flow: nothing is measured, and the folder must be given. Either way the simulated broker

@@ -1,4 +1,4 @@
-"""KH-7, KH-8: what the heuristics of seed 001 make of 10 to 80 topics (Figures 3 and 4).
+"""KH-7, KH-8: what the heuristics of Khare make of 10 to 80 topics (Figures 3 and 4).
 
 At flow level: topics are placed by models that were learned from the simulated broker, and every broker of a placement
 is then simulated with what it was given. Live (`khare.placement` only): by a model that was learned from what

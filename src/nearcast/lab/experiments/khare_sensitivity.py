@@ -1,4 +1,4 @@
-"""KH-1 to KH-4: what the latency of a processed topic depends on (seed 001, Figure 1), on a real broker.
+"""KH-1 to KH-4: what the latency of a processed topic depends on (Khare, Figure 1), on a real broker.
 
 The broker, its agent and its processors have one core; the authors' has four. So that as many background topics come to
 saturation, theirs are a quarter as heavy here: 12.5 ms each in Figure 1b, and drawn up to a tenth of the core in 1d.

@@ -1,4 +1,4 @@
-"""City taxis (seed 001, section III-A) placed by the production policy (FFD), and every broker of the plan simulated.
+"""City taxis (Khare, section III-A) placed by the production policy (FFD), and every broker of the plan simulated.
 
 Taxis are where a generator has them, or where they were in the busiest minute of a file (`--trips`). All topics begin
 where consistent hashing puts them. A region with more taxis than a broker can process for is shared by several brokers.

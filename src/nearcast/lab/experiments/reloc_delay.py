@@ -1,5 +1,5 @@
 """REL-1, REL-2, REL-3: the delay of RELOC, and of what it is compared with, over locality, spools and clusters (Figures
-10 to 16 of seed 004).
+10 to 16 of RELOC).
 
 `reloc.locality` varies sigma (Figure 14) and draws the homes of one field (Figures 10 to 13), `reloc.spool` the size of
 spools (Figure 15), `reloc.clusters` K (Figure 16) beside the K that is chosen by itself. Each is run for topics that

@@ -1,4 +1,4 @@
-"""Topics that are processed at brokers, as seed 001 draws them (sections VI-A and VI-B): an interval of 10 to 40 ms,
+"""Topics that are processed at brokers, as Khare draws them (sections VI-A and VI-B): an interval of 10 to 40 ms,
 and a rate that a broker can serve if it has no other topic.
 """
 

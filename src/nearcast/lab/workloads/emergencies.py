@@ -1,4 +1,4 @@
-"""The prototype of seed 002, section 6.1, at flow level: a city with emergencies, and 400 who want to hear of them.
+"""The prototype of BAD, section 6.1, at flow level: a city with emergencies, and 400 who want to hear of them.
 
 From the paper: 5 brokers, 400 subscribers, 10,000 reports of 8 types and 200 to 700 bytes in 30 minutes, 200 shelters,
 7 channels of 10, 20 and 30 s, 1 to 5 channels per subscriber with 1 to 3 subscriptions in each, logins in the first

@@ -1,4 +1,4 @@
-"""The field of seed 004, section 7: clients around the middles of their topics, servers on a grid, who follows whom.
+"""The field of RELOC, section 7: clients around the middles of their topics, servers on a grid, who follows whom.
 
 A topic is a follower with its followees, all of whom publish and subscribe. The members of a topic are Gaussian around
 a point anywhere in the field; one that has several topics is where its first topic has it. Whoever would fall out of

@@ -1,4 +1,4 @@
-"""The simulation of seed 002, section 6.2: many subscribers, few distinct subscriptions, rates that rise and fall.
+"""The simulation of BAD, section 6.2: many subscribers, few distinct subscriptions, rates that rise and fall.
 
 From the paper: 10 brokers, 10,000 subscribers, 10 channels with 100 distinct subscriptions each and periods of 5, 10,
 20, 30 and 60 s, 10 to 30 subscriptions per subscriber, all made in the first 8 minutes, normal rates; every minute a

@@ -1,4 +1,4 @@
-"""City taxis (seed 001, section III-A): regions of 500 m, each with the topics `gps` and `update`.
+"""City taxis (Khare, section III-A): regions of 500 m, each with the topics `gps` and `update`.
 
 Every taxi sends where it is once a second to the `gps` topic of its region, which is cleaned and stored (ETL) for one
 subscriber; once a second a prediction for the region goes to all its taxis on `update`. Both are processed at a broker:

@@ -1,4 +1,4 @@
-"""The field of seed 004: what its generator and the readers of follower lists promise."""
+"""The field of RELOC: what its generator and the readers of follower lists promise."""
 
 from pathlib import Path
 
