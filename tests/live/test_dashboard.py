@@ -44,19 +44,26 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a coordinator that does not lead, over a fleet with some traffic."""
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """With some traffic."""
     fleet = Fleet(tmp_path_factory.mktemp("dashboard"), "--web", "--capacity", "200000", "--delay", "5")
     over = threading.Event()
     flowing = threading.Thread(target=lambda: asyncio.run(traffic(fleet.config, over)))
     try:
         fleet.until_well()
         flowing.start()
-        yield [child["facts"]["web"] for child in fleet.ready["children"] if "web" in child["facts"]][1]
+        yield fleet
     finally:
         over.set()
         flowing.join()
         fleet.stop()
+
+
+@pytest.fixture(scope="module")
+def served(busy: Fleet) -> str:
+    """The address of a coordinator that does not lead."""
+    addresses = [child["facts"]["web"] for child in busy.ready["children"] if "web" in child["facts"]]
+    return str(addresses[1])
 
 
 async def traffic(config: Path, over: threading.Event) -> None:
@@ -196,6 +203,16 @@ def test_a_rebalance_is_planned_shown_and_applied_for_a_reason(page: Page) -> No
     act(page, "before the weekend", "rebalance")
     see_reason(page, "before the weekend")
     expect(page.locator("[data-task]", has_text="before the weekend")).to_contain_text("apply rebalance")
+
+
+def test_a_processor_shows_what_waits_and_what_fails(page: Page, busy: Fleet) -> None:
+    page.get_by_role("link", name="Processors").click()
+    expect(page.locator(".empty")).to_contain_text("nearcast topic set")
+    assert busy.run("topic", "set", "alerts", "--sql", "SELECT speed FROM message").code == 0
+    row = page.locator("[data-processor=alerts]").first
+    expect(row.locator(".pill")).to_contain_text("raised")  # what is published is no JSON
+    expect(row).to_contain_text("JSON")
+    keep(page, "processors")
 
 
 @pytest.mark.slow

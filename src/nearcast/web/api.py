@@ -158,6 +158,9 @@ class Api:
         figures = (told.subscribers, told.keys, round(told.cov, 4), told.moving, told.waiting)
         return models.Homes(*figures, told.brokers, told.policy, told.reasons)
 
+    async def processors(self, _asked: asked.Nothing) -> models.Processors:
+        return models.Processors(self.view.processors)
+
     async def channels(self, _asked: asked.Nothing) -> models.Channels:
         return models.Channels(await self._channels.read())
 

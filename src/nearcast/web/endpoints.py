@@ -72,6 +72,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _read(f"{PREFIX}/clients", "How many clients there are", Api.clients, models.Clients),
     _read(f"{PREFIX}/homes", "How subscribers of channels are spread", Api.homes, models.Homes),
     _read(f"{PREFIX}/channels", "Channels of the pipeline", Api.channels, models.Channels),
+    _read(f"{PREFIX}/processors", "Topics that are processed at brokers", Api.processors, models.Processors),
     _order(f"{PREFIX}/topics/{{topic:path}}/move", "Move a topic", Api.move, asked.Move),
     _order(f"{PREFIX}/topics/{{topic:path}}/promise", "Promise a latency, or nothing", Api.promise, asked.Promise),
     Endpoint(

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from nearcast.domain.decision import Decision
 from nearcast.domain.load import Handover
 from nearcast.web.lookout import Lookout
-from nearcast.web.models import ChannelTold
+from nearcast.web.models import ChannelTold, Processor
 from nearcast.wire.rejects import Rejects
 
 _MOVE_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -105,11 +105,26 @@ class FleetMetrics(Collector):
             "broker",
             ((each.name, float(each.agent == "present")) for each in view.brokers),
         )
+        yield from _processing(view.processors)
         roles = (
             ("publisher", sum(each.publishers for each in view.brokers)),
             ("subscriber", sum(each.subscribers for each in view.brokers)),
         )
         yield _gauges("nearcast_clients", "Clients of topics, by what they do.", "role", roles)
+
+
+def _processing(found: Iterable[Processor]) -> Iterator[Metric]:
+    """By broker, of all its topics that are processed together."""
+    sums: dict[str, list[int]] = {}
+    for each in found:
+        of = sums.setdefault(each.broker, [0, 0, 0])
+        of[:] = of[0] + each.queue, of[1] + each.failed, of[2] + each.dropped
+    waiting, failed, dropped = ([(broker, of[at]) for broker, of in sums.items()] for at in range(3))
+    yield _gauges("nearcast_processor_queue_messages", "Messages that wait to be processed.", "broker", waiting)
+    text = "Messages whose processor raised, hung or died with them."
+    yield _counters("nearcast_processor_failed_messages", text, "broker", failed)
+    text = "Messages that were left out, because a queue was full."
+    yield _counters("nearcast_processor_dropped_messages", text, "broker", dropped)
 
 
 class HandoverMetrics(Collector):
@@ -155,8 +170,12 @@ class ChannelMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         found = list(self._channels())
-        yield _counters("nearcast_channel_executions", "Executions.", ((each.name, each.executions) for each in found))
-        yield _counters("nearcast_channel_failures", "Failures that are kept.", ((e.name, e.failures) for e in found))
+        yield _counters(
+            "nearcast_channel_executions", "Executions.", "channel", ((each.name, each.executions) for each in found)
+        )
+        yield _counters(
+            "nearcast_channel_failures", "Failures that are kept.", "channel", ((e.name, e.failures) for e in found)
+        )
         yield _gauges(
             "nearcast_channel_lag_seconds",
             "By how much the last execution was behind its period.",
@@ -188,8 +207,8 @@ def _counter(name: str, text: str, broker: str, value: float) -> Metric:
     return found
 
 
-def _counters(name: str, text: str, values: Iterable[tuple[str, float]]) -> Metric:
-    found = CounterMetricFamily(name, text, labels=["channel"])
+def _counters(name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+    found = CounterMetricFamily(name, text, labels=[label])
     for key, value in values:
         found.add_metric([key], value)
     return found

@@ -205,6 +205,31 @@ class HomeStep(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Processor(msgspec.Struct, frozen=True):
+    """The processing of one topic at one broker, since its agent started; see `domain.load.Processed`.
+
+    `failed` is the sum of `raised`, `hung` and `died`: those messages are on the topic's dead-letter topic.
+    """
+
+    topic: str
+    broker: str
+    interval_ms: float | None
+    queue: int
+    processed: int
+    failed: int
+    raised: int
+    hung: int
+    died: int
+    dropped: int
+    errors: tuple[str, ...]
+
+
+class Processors(msgspec.Struct, frozen=True):
+    """Those with the longest queues first, then those with the most failures."""
+
+    processors: tuple[Processor, ...]
+
+
 class Rebalance(msgspec.Struct, frozen=True):
     """See `wire.rebalancing`: `plan` 0 where there is none; the first of `steps` are told, `counts` is of all."""
 

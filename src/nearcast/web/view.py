@@ -173,6 +173,31 @@ class View:
         return models.Handed(cost.forwarded, cost.forwarded_bytes, cost.notices, cost.emptied_s)
 
     @cached_property
+    def processors(self) -> tuple[models.Processor, ...]:
+        """Of every topic that is processed, or was, at each broker."""
+        found = [
+            models.Processor(
+                each.topic,
+                broker,
+                each.interval_ms,
+                each.queue,
+                each.processed,
+                each.raised + each.hung + each.died,
+                each.raised,
+                each.hung,
+                each.died,
+                each.dropped,
+                each.errors,
+            )
+            for broker, loaded in self.loads.items()
+            if loaded.load is not None
+            for each in loaded.load.report.processed
+        ]
+        return tuple(
+            sorted(found, key=lambda each: (-each.queue, -each.failed - each.dropped, each.topic, each.broker))
+        )
+
+    @cached_property
     def balancedness(self) -> float | None:
         """The mean load ratio over the highest: 1 where all carry alike."""
         ratios = [each.load_ratio for each in self.brokers if each.load_ratio is not None]

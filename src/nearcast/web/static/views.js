@@ -3,7 +3,7 @@
 import * as actions from "./actions.js";
 import { get } from "./api.js";
 import * as brokers from "./brokers.js";
-import { card, count, empty, h, percent, renew, seconds } from "./dom.js";
+import { card, count, empty, h, percent, renew, seconds, topicLink } from "./dom.js";
 import { stream } from "./events.js";
 import * as map from "./map.js";
 import * as topics from "./topics.js";
@@ -75,5 +75,15 @@ export const channels = () => live("Channels", async () => {
   return h("section", { class: "card", "aria-label": "Channels" }, h("div", { class: "table-wrap" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((each, place) => h("th", { class: place > 2 && place < 8 ? "num" : "" }, each)))), h("tbody", {}, rows))));
 });
 
-// Topics that agents process: told here once agents report it.
-export const processors = () => live("Processors", async () => h("section", { class: "card" }, empty("No topic is processed here.", "A topic with a processor shows its queue, its interval and its failures.")));
+export const processors = () => live("Processors", async () => {
+  const { processors: found } = await get("processors");
+  if (!found.length) return h("section", { class: "card" }, empty("No topic is processed.", "Have messages filtered, projected or aggregated at the broker: ", h("code", {}, "nearcast topic set TOPIC --sql SELECT"), " or ", h("code", {}, "--processor MODULE:CALLABLE"), "."));
+  const failures = (each) => [["raised", each.raised], ["hung", each.hung], ["died", each.died]].filter(([, number]) => number).map(([what, number]) => `${count(number)} ${what}`).join(", ");
+  const rows = found.map((each) => h("tr", { "data-processor": each.topic },
+    h("td", { class: "name" }, topicLink(each.topic)), h("td", {}, each.broker), h("td", { class: "num" }, each.interval_ms === null ? "–" : `${each.interval_ms.toFixed(1)} ms`),
+    h("td", { class: "num" }, count(each.queue)), h("td", { class: "num" }, count(each.processed)), h("td", { class: "num" }, count(each.dropped)),
+    h("td", {}, each.failed ? h("span", { class: "pill broken", title: each.errors.join("\n") }, failures(each)) : ""),
+    h("td", { class: "reason" }, each.errors.at(-1) ?? "")));
+  const head = ["Topic", "Broker", "Takes", "Waiting", "Processed", "Left out", "Failed", "Last error"];
+  return h("section", { class: "card", "aria-label": "Processors" }, h("div", { class: "table-wrap" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((each, place) => h("th", { class: place > 1 && place < 6 ? "num" : "" }, each)))), h("tbody", {}, rows))));
+});
