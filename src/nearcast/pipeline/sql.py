@@ -28,16 +28,10 @@ from nearcast.pipeline.sql_scan import Scan
 
 PARAMETERS, KEY = "__params", "__key"
 
-BINDINGS = tuple(
-    frozenset(clauses)
-    for clauses in (
-        ("ORDER", "SORT", "GROUP", "VIEW"),
-        ("ORDER", "SORT", "GROUP", "VIEW", "SELECT", "HAVING"),
-        ("ORDER", "SORT", "GROUP", "VIEW", "SELECT", "HAVING", "WHERE"),
-    )
-)
-"""In which clauses parameters go through a binding of the same SELECT, as far as Spark takes no column of a query
-further out there: which it takes depends on more than the clause. To be tried in turn, the fastest first.
+_LATE = ("ORDER", "SORT", "GROUP", "VIEW")
+BINDINGS = tuple(map(frozenset, (_LATE, (*_LATE, "SELECT", "HAVING"), (*_LATE, "SELECT", "HAVING", "WHERE", "ON"))))
+"""In which clauses parameters go through a binding of the same SELECT: in some Spark takes no column of a query further
+out, and which these are depends on more than the clause.
 """
 
 
@@ -69,6 +63,18 @@ class Compiler:
     def datasets(self) -> tuple[str, ...]:
         """In lower case."""
         return tuple(sorted({each.name for _, each in self._reading.datasets}))
+
+    @property
+    def bindings(self) -> tuple[frozenset[str], ...]:
+        """All of BINDINGS, the fastest first as a rule: to be tried in turn.
+
+        A condition on one dataset is best left to Spark, which looks up subscriptions by it. Where several are joined,
+        Spark would join all of their records before it looks who asks: a binding, which comes first, prevents that.
+        """
+        reading = self._reading
+        asking = {use.block for use in reading.scan.uses if use.clause in {"WHERE", "ON"}}
+        many = any(len([each for block, each in reading.datasets if block is one]) > 1 for one in asking)
+        return (BINDINGS[-1], *BINDINGS[:-1]) if many else BINDINGS
 
     def alone(self) -> Rewritten:
         edits, reading = Edits(), self._reading
