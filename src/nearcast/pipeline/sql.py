@@ -24,7 +24,7 @@ from nearcast.pipeline.sql_edits import Edits, Rewritten
 from nearcast.pipeline.sql_inline import inlined
 from nearcast.pipeline.sql_joined import Grid, Joined, rendered
 from nearcast.pipeline.sql_reading import ARGUMENTS, Reading
-from nearcast.pipeline.sql_scan import Scan
+from nearcast.pipeline.sql_scan import Block, Scan
 
 PARAMETERS, KEY = "__params", "__key"
 
@@ -68,13 +68,15 @@ class Compiler:
     def bindings(self) -> tuple[frozenset[str], ...]:
         """All of BINDINGS, the fastest first as a rule: to be tried in turn.
 
-        A condition on one dataset is best left to Spark, which looks up subscriptions by it. Where several are joined,
-        Spark would join all of their records before it looks who asks: a binding, which comes first, prevents that.
+        Conditions are best left to Spark, which looks up subscriptions by them, after all joins. Where all records of a
+        dataset are joined, and not only new ones, that is too late: a binding comes first.
         """
-        reading = self._reading
-        asking = {use.block for use in reading.scan.uses if use.clause in {"WHERE", "ON"}}
-        many = any(len([each for block, each in reading.datasets if block is one]) > 1 for one in asking)
-        return (BINDINGS[-1], *BINDINGS[:-1]) if many else BINDINGS
+        asking = {use.block for use in self._reading.scan.uses if use.clause in {"WHERE", "ON"}}
+        return (BINDINGS[-1], *BINDINGS[:-1]) if any(map(self._joins_all, asking)) else BINDINGS
+
+    def _joins_all(self, block: Block | None) -> bool:
+        mine = [each for own, each in self._reading.datasets if own is block]
+        return len(mine) > 1 and any(each.first not in self._reading.fresh and not each.optional for each in mine)
 
     def alone(self) -> Rewritten:
         edits, reading = Edits(), self._reading
