@@ -4,7 +4,7 @@ import pytest
 
 from nearcast.domain.channel import Parameter
 from nearcast.domain.errors import ChannelError
-from nearcast.pipeline.sql import Compiler
+from nearcast.pipeline.sql import BINDINGS, Compiler
 
 DATASETS = ["Reports", "shelters", "users"]
 SPREAD = "__t.* EXCEPT (__x, __y, __z, __r), explode("
@@ -264,3 +264,50 @@ def test_a_place_in_the_rewritten_text_is_known_in_the_users() -> None:
     assert found.place(found.text.index("nothing")) == "line 2, column 45"
     assert found.place(found.text.index("__p.__kind = nothing")) == "line 2, column 37"
     assert compiler(text, "kind STRING").datasets == ("reports",)
+
+
+def test_a_binding_is_the_first_relation_unless_that_would_change_the_meaning() -> None:
+    ask = "AND u.id IN (SELECT user FROM shelters WHERE kind = :kind)"
+    for sources in ("users u JOIN reports r", "users u, reports r LEFT JOIN shelters s USING (a)"):
+        found = joined(f"SELECT u.id FROM {sources} WHERE true {ask}", "kind STRING")  # noqa: S608  # no input
+        assert f"FROM (SELECT __p.__kind AS __kind) __b1 CROSS JOIN {sources} WHERE" in found
+    pivot = "users u PIVOT (count(a) FOR b IN (1))"
+    for sources in ("users u FULL JOIN reports r", "users u NATURAL JOIN reports r", pivot):
+        found = joined(f"SELECT u.id FROM {sources} WHERE true {ask}", "kind STRING")  # noqa: S608  # no input
+        assert f"FROM {sources} CROSS JOIN (SELECT __p.__kind AS __kind) __b1 WHERE" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "early"),
+    [
+        ("SELECT r.id FROM reports r WHERE r.kind = :kind", False),
+        ("SELECT r.id FROM users u, reports r WHERE is_new(r) AND u.id = r.user AND u.kind = :kind", True),
+        ("SELECT r.id FROM reports r LEFT JOIN shelters s USING (kind) WHERE is_new(r) AND r.kind = :kind", False),
+        ("SELECT r.id FROM reports r LEFT JOIN shelters s USING (kind) WHERE r.kind = :kind", True),
+        ("SELECT t.id FROM (SELECT r.id FROM reports r JOIN users u ON r.kind = :kind) t", True),
+    ],
+)
+def test_joins_begin_with_who_asks_where_all_of_a_dataset_is_joined(text: str, *, early: bool) -> None:
+    found = compiler(text, "kind STRING")
+    assert ("WHERE" in found.bindings[0]) is early
+    assert sorted(map(sorted, found.bindings)) == sorted(map(sorted, BINDINGS))
+
+
+@pytest.mark.parametrize(
+    ("sources", "spread"),
+    [
+        ("users u, reports r LEFT JOIN shelters s USING (a) WHERE NEAR AND", True),
+        ("users u JOIN reports r ON NEAR LEFT JOIN shelters s USING (a) WHERE", True),
+        ("users u LEFT JOIN reports r USING (a) WHERE NEAR AND", False),
+        ("users u JOIN shelters s LEFT JOIN reports r ON u.a = r.a WHERE NEAR AND", False),
+        ("users u JOIN reports r LEFT JOIN shelters s ON NEAR WHERE", False),
+        ("users u JOIN reports r FULL JOIN shelters s USING (a) WHERE NEAR AND", False),
+        ("users u NATURAL JOIN reports r WHERE NEAR AND", False),
+    ],
+)
+def test_a_distance_beside_an_outer_join_goes_through_cells_where_every_row_has_both(
+    sources: str, *, spread: bool
+) -> None:
+    near = "within_km(u.lat, u.lon, r.lat, r.lon, 5)"
+    text = f"SELECT u.id FROM {sources.replace('NEAR', near)} u.kind = :kind"  # noqa: S608  # no input
+    assert (SPREAD in joined(text, "kind STRING")) is spread
