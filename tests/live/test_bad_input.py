@@ -97,7 +97,7 @@ async def test_bad_input_is_told_to_who_gave_it_and_nothing_else_is_disturbed(fl
         refused = fleet.run(*create, "bad", "--query", FIRES, "--param", "kind STRNG", "--continuous")
         assert refused.code != 0
         assert "STRNG" in refused.err
-        with pytest.raises(ChannelError, match="channel fires: parameter 'kind' must be .*, got 7"):
+        with pytest.raises(ChannelError, match="channel fires: parameter 'kind' must be STRING, got 7"):
             await client.subscribe_channel("fires", {"kind": 7})
         with pytest.raises(ChannelError, match="channel fires: no parameter 'knd'; it has kind"):
             await client.subscribe_channel("fires", {"knd": "fire"})

@@ -27,6 +27,7 @@ _MOST_ROWS = 50_000
 _MOST_BYTES = 8 << 20
 _MOST_FILES = 256
 _REWRITTEN = 32  # times as many are still few for who writes them again, and hands them to nobody: see ADR 28
+_GROUP_ROWS = 1 << 17  # so that Spark's tasks can share a file
 _ORDER = "_order"
 
 
@@ -75,7 +76,7 @@ def write(folder: Path, table: pa.Table, version: int) -> list[tuple[str, int, i
     into = folder / DATA / f"{version:010d}-{secrets.token_hex(6)}"
     into.mkdir(parents=True)
     path = into / "part-0.parquet"
-    pq.write_table(table, path)
+    pq.write_table(table, path, row_group_size=_GROUP_ROWS)
     sync(into)
     sync(into.parent)
     return [(str(path.relative_to(folder)), len(table), path.stat().st_size)]
