@@ -96,6 +96,17 @@ r.kind = :kind
 SELECT s.id, r.id AS report FROM shelters s LEFT JOIN reports r ON r.kind = s.kind AND s.kind = :kind AND
 r.severity = :least
 
+-- shape: an outer join of two that are joined
+SELECT r.id, count(s.id) AS n FROM reports r, reports o LEFT JOIN shelters s ON s.kind = o.kind AND s.beds > :least
+WHERE r.id + 1 = o.id AND r.kind = :kind AND o.severity >= :least GROUP BY r.id
+
+-- shape: a natural join
+SELECT id, beds FROM reports r NATURAL JOIN shelters s WHERE kind = :kind AND beds >= :least
+
+-- shape: a pivot of what is asked for
+SELECT * FROM (SELECT city, severity, id FROM reports WHERE kind = :kind) PIVOT (count(id) FOR severity IN (1 AS one,
+2 AS two)) WHERE one >= :least - 1
+
 -- shape: a right join
 SELECT s.id, r.id AS report FROM reports r RIGHT JOIN shelters s ON r.kind = s.kind AND r.severity > :least
 WHERE s.kind = :kind

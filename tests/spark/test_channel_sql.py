@@ -18,7 +18,7 @@ from nearcast.domain.errors import ChannelError
 from nearcast.pipeline.answers import joined, literals, parameters_frame, plan, show
 from nearcast.pipeline.grid import EARTH_KM
 from nearcast.pipeline.sample import Source, few
-from nearcast.pipeline.sql import BINDINGS, KEY, PARAMETERS, Compiled, Compiler
+from nearcast.pipeline.sql import KEY, PARAMETERS, Compiled, Compiler
 from nearcast.pipeline.sql_tokens import tokens
 from nearcast.pipeline.trial import quick, tried
 from tests.spark import channel_shapes
@@ -71,7 +71,7 @@ def test_all_at_once_is_what_each_gets_alone(data: SparkSession, shape: str) -> 
     compiler = Compiler(text, DECLARED, channel_shapes.DATASETS)
     found: list[Row] | None = None
     ordered = False
-    for bound in BINDINGS:
+    for bound in compiler.bindings:
         compiled = compiler.compiled(alone[0].columns, bound)
         with suppress(PySparkException, Py4JJavaError):
             found, ordered = joined(data, compiled, {}, frame).collect(), bool(compiled.order)
@@ -270,3 +270,41 @@ def test_what_a_left_join_adds_is_found_by_cells_and_who_has_none_stays(spark: S
         assert sorted(got) == (near or alone)
     assert sum(len(each) > 1 for each in found) > 3
     assert sum(each[0][1] is None for each in found) > 1
+
+
+def test_two_distances_beside_each_other_go_through_cells_and_joins_begin_with_who_asks(spark: SparkSession) -> None:
+    """Without it, everybody's place was joined with every report and every shelter before anyone was looked for."""
+    chance, session = random.Random(10), quick(spark)
+    sources = {
+        "users": Source("name STRING, lat DOUBLE, lon DOUBLE"),
+        "reports": Source("id INT, lat DOUBLE, lon DOUBLE"),
+        "shelters": Source("id INT, lat DOUBLE, lon DOUBLE"),
+    }
+    users = [(f"u{number}", chance.uniform(-1, 1), chance.choice((179.9, -179.9))) for number in range(12)]
+    reports = [(number, chance.uniform(-1, 1), chance.uniform(179, 181)) for number in range(40)]
+    shelters = [(number, chance.uniform(-1, 1), chance.uniform(179, 181)) for number in range(30)]
+    for name, rows in (("users", users), ("reports", reports), ("shelters", shelters)):
+        frame = few(session, rows, sources[name].schema)
+        show(name, frame, frame, frame)
+    text = (
+        "SELECT r.id, sort_array(collect_list(s.id)) AS shelters FROM users u, reports r"
+        " LEFT JOIN shelters s ON within_km(s.lat, s.lon, r.lat, r.lon, :reach)"
+        " WHERE is_new(r) AND u.name = :name AND within_km(u.lat, u.lon, r.lat, r.lon, :km) GROUP BY r.id"
+    )
+    declared = tuple(map(Parameter.parse, ("name STRING", "km DOUBLE", "reach DOUBLE")))
+    asked = [
+        {"name": name, "km": chance.choice((60.0, 90.0)), "reach": chance.choice((20.0, 40.0, -1.0))}
+        for name, _, _ in users
+    ]
+    found, compiled = answers(session, text, declared, asked, sources)
+    told = plan(session, compiled)
+    assert "NestedLoop" not in told
+    assert "Cartesian" not in told
+    for each, (_, lat, lon), got in zip(asked, users, found, strict=True):
+        near = [report for report in reports if apart_km((lat, lon), report[1:]) <= each["km"]]
+        wanted = [
+            (one, [shelter for shelter, *at in shelters if apart_km((at[0], at[1]), (x, y)) <= each["reach"]])
+            for one, x, y in near
+        ]
+        assert sorted(got) == wanted
+    assert sum(bool(each) for got in found for _, each in got) > 10

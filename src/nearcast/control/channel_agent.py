@@ -91,6 +91,8 @@ class _Key(msgspec.Struct):
     begin: int = 0  # the last execution before the pipeline knew of it here: who is new gets what comes after
     last: int | None = None  # every result up to this execution has been published; None until the pipeline knows of it
     held_s: float = -math.inf  # until when one that is gone may come back
+    lately: int = 0  # what came after this execution has been published lately,
+    lately_s: float = -math.inf  # the first of it then: it may be under way
 
 
 class ChannelAgent:
@@ -217,7 +219,7 @@ class ChannelAgent:
             entry = self.keys.get(key)
             if entry is not None and entry.last is not None:
                 missing = found.get(key, ())
-                out += self._publish(entry, missing, answer.until)
+                out += self._publish(entry, missing, answer.until, now)
                 out += self._send_missing(entry, after, missing, until=answer.until, cut=cut.get(key, 0))
                 if answer.until < channel.heard:
                     channel.wants(key, answer.until)
@@ -266,6 +268,7 @@ class ChannelAgent:
         if entry is None:
             entry = self.keys[key] = _Key(key, subscription)
         follower = entry.followers.get(client)
+        renews = wish.renews and follower is not None
         if follower is None:
             follower = _Follower(asked_s=asked_s, after=wish.after, keep_s=wish.keep_s)
             entry.followers[client] = follower
@@ -280,13 +283,15 @@ class ChannelAgent:
         held = self.teller.wants.get(key)
         if held is None or held.hold_s < self._hold_s(follower):
             self.teller.want(entry.key, Want(entry.subscription, self._hold_s(follower)))
-        return self._answer(entry, client) if entry.last is not None else []
+        if entry.last is None:
+            return []
+        return self._answer(entry, client, under_way=renews and now < entry.lately_s + self.timing.transit_s)
 
     def _find(self, key: str, client: str) -> _Follower | None:
         return self.keys[key].followers.get(client) if key in self.keys else None
 
-    def _answer(self, entry: _Key, client: str) -> list[Instruction]:
-        """From where on it gets everything, and at once what we have of that."""
+    def _answer(self, entry: _Key, client: str, *, under_way: bool = False) -> list[Instruction]:
+        """From where on it gets everything, and at once what we have of that; not what may be `under_way` to it."""
         key, last, channel = entry.key, entry.last, self.channels[entry.subscription.channel]
         follower = entry.followers[client]
         assert last is not None
@@ -294,7 +299,7 @@ class ChannelAgent:
         at = max(after, channel.settled(key)) if after >= last else after
         following = Following(key, at, follower.after, follower.asked_s, self._leases.length_s)
         out: list[Instruction] = [TellFollower(client, following)]
-        if after >= last:
+        if after >= last or (under_way and after >= entry.lately):
             return out
         kept = self.cache.after(key, after)
         if kept is not None:
@@ -345,9 +350,11 @@ class ChannelAgent:
             out += self._answer(entry, client)
         return out
 
-    def _publish(self, entry: _Key, found: tuple[Result, ...], until: int) -> list[Instruction]:
+    def _publish(self, entry: _Key, found: tuple[Result, ...], until: int, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         assert entry.last is not None
+        if now >= entry.lately_s + self.timing.transit_s and any(each.execution > entry.last for each in found):
+            entry.lately, entry.lately_s = entry.last, now
         for result in found:
             if result.execution > entry.last:
                 out.append(Publish(Notice(entry.key, result)))

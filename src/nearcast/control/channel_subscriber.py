@@ -54,6 +54,7 @@ class _Home(msgspec.Struct):
     lost_s: float = -math.inf  # since when the link is down
     since_s: float = -math.inf  # when what is asked now was first asked: an answer to any repetition will do
     repeated: int = 0
+    renews: bool = False  # what is asked now is asked for the lease's sake
     up: bool = True
 
 
@@ -225,7 +226,8 @@ class ChannelSubscriber:
             self._next += 1
         for broker, each in self._homes.items():
             if now >= self._due_s(each):
-                out.append(self._follow(broker, now, again=each.heard_s < each.since_s))
+                again = each.heard_s < each.since_s
+                out.append(self._follow(broker, now, again=again, renews=each.renews if again else each.up))
         return out
 
     # Within
@@ -257,14 +259,16 @@ class ChannelSubscriber:
         del self._homes[broker]
         return [Say(broker, Unfollow(self.client, (self.key,), now, over, everybody)), Detach(broker)]
 
-    def _follow(self, broker: str, now: float, *, again: bool = False) -> Say:
+    def _follow(self, broker: str, now: float, *, again: bool = False, renews: bool = False) -> Say:
         """Said also where we are not attached yet: its answer then counts for nothing, but the agent begins to ask."""
         home = self._homes[broker]
         home.asked_s = now
+        home.renews = renews and home.attached and not self._waiting
         home.repeated = home.repeated + 1 if again else 0
         if not again:
             home.since_s = now
-        return Say(broker, Follow(self.client, now, (Wish(self.subscription, self.position, self.keep_s),)))
+        wish = Wish(self.subscription, self.position, self.keep_s, home.renews)
+        return Say(broker, Follow(self.client, now, (wish,)))
 
     def _settle(self) -> list[Instruction]:
         """Whatever is next, as long as there is a next one."""

@@ -6,6 +6,7 @@ way. What is more is read, shuffled and written by Spark.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,11 +67,12 @@ class Read:
 
 
 class Asker:
-    """Of one channel. `answered` blocks; `plan` is how Spark ran one of the last executions."""
+    """Of one channel. `answered` and `explain` block; `plan` is how Spark ran one of the last executions."""
 
     def __init__(self, spark: "SparkSession", channel: Channel, compiled: Compiled, folder: Path, clock: Clock) -> None:
         self.plan = ""
         self._planned_s: float | None = None
+        self._asked: SparkSession | None = None  # the session that was asked last
         self._spark = spark
         self._parameters = channel.spec.parameters
         self._compiled = compiled
@@ -102,10 +104,18 @@ class Asker:
         times = {NOW: _time(read.at_s), BEFORE: _time(read.before_s)}
         partitions = 1 if few else max(2, session.sparkContext.defaultParallelism)
         found = answers.joined(session, self._compiled, times, asked, partitions)
-        now_s = self._clock.now()
-        if self._planned_s is None or now_s > self._planned_s + _PLAN_S:
-            self.plan, self._planned_s = answers.plan(session, self._compiled), now_s
+        self._asked = session
+        if self._planned_s is None:  # so that the first execution tells of it already
+            self.explain()
         return found
+
+    def explain(self) -> None:
+        """Makes `plan` anew, now and then: of what was asked last, as long as that can be read."""
+        now_s = self._clock.now()
+        if self._asked is not None and (self._planned_s is None or now_s > self._planned_s + _PLAN_S):
+            self._planned_s = now_s
+            with suppress(Exception):  # it ran: that it cannot be told how is no failure of it
+                self.plan = answers.plan(self._asked, self._compiled)
 
     def _show(self, session: "SparkSession", snapshot: Snapshot, name: str, after: int) -> None:
         """As those views that the query reads."""

@@ -17,7 +17,7 @@ import msgspec
 from nearcast.domain.channel import Channel, ChannelSpec, Subscription, SubscriptionKey
 from nearcast.domain.dataset import Dataset
 from nearcast.domain.errors import ChannelError
-from nearcast.domain.execution import Execution, Failure, Progress, Schedule
+from nearcast.domain.execution import Execution, Failure, Progress, Schedule, Window
 from nearcast.pipeline import answers
 from nearcast.pipeline.asking import GONE, Asker, Read
 from nearcast.pipeline.files import sync
@@ -87,6 +87,7 @@ class ChannelRunner:
         self._tables = dict(tables)
         self._last: dict[str, int] | None = None
         self._done = 0  # the execution after which it is so
+        self._read: Mapping[str, Window] | None = None  # what that one read, if it was run here
         self._changing = asyncio.Lock()
         spec = channel.spec
         compiler = Compiler(spec.query, spec.parameters, channel.datasets)
@@ -136,7 +137,7 @@ class ChannelRunner:
 
     async def changed(self) -> bool:
         """Whether a dataset of which what is new is asked for has had a commit since the last execution."""
-        done = (await self.progress()).last.windows
+        done = (await self.progress()).last.windows if self._read is None else self._read
         for name, table in self._tables.items():
             asked = name.lower() in self._asked_new or not self._asked_new
             if asked and (name not in done or (await table.head()).version > done[name].until):
@@ -152,6 +153,7 @@ class ChannelRunner:
             return await self._execute(late_s)
 
     async def _execute(self, late_s: float) -> Execution | Failure:
+        self._read = None
         progress, revision = await read_progress(self._store, self.channel)
         if self._last is None or self._done != progress.last.number:  # another process has run it
             self._last = await self._all_last(progress)
@@ -186,8 +188,8 @@ class ChannelRunner:
             )
             last = {**self._last, **dict.fromkeys(written.keys, number)}
             await self._commit(await self._shortened(progress.committed(execution, self._asker.plan), last), revision)
-        self._last = last
-        self._done = number
+            self._last, self._done, self._read = last, number, windows
+            await in_thread(self._asker.explain)  # told with the next one, which waits for it; who follows does not
         for name, window in windows.items():
             if window.until > window.after:
                 await self._tables[name].hold(self.channel.work, window.until)

@@ -70,9 +70,11 @@ def latest(
     return old.select(newest.columns).unionAll(newest)
 
 
-def few_latest(dataset: Dataset, folder: Path, files: Sequence[DataFile], version: int) -> "pa.Table | None":
-    """The same as records at hand, if they are few; else None."""
-    if not are_few(dataset, files):
+def few_latest(
+    dataset: Dataset, folder: Path, files: Sequence[DataFile], version: int, *, rewritten: bool = False
+) -> "pa.Table | None":
+    """The same as records at hand, if they are few, or are to be `rewritten` and not too many; else None."""
+    if not are_few(dataset, files, rewritten=rewritten):
         return None
     table = local.between(local.read(folder, files, str(schema_of(dataset))), VERSION, -1, version)
     return table if dataset.key is None else local.last_per_key(table, dataset.key, VERSION)
@@ -88,10 +90,10 @@ def added(  # noqa: PLR0917  # of what, and which of it
     return read(spark, dataset, folder, files).where(f"{VERSION} > {after} AND {VERSION} <= {until}")
 
 
-def are_few(dataset: Dataset, files: Sequence[DataFile]) -> bool:
+def are_few(dataset: Dataset, files: Sequence[DataFile], *, rewritten: bool = False) -> bool:
     """Whether they are read by this process."""
     key = None if dataset.key is None else dataset.schema.column(dataset.key)
-    return local.fits(dataset.format, files) and (key is None or key.type not in _LOOSE_KEYS)
+    return local.fits(dataset.format, files, rewritten=rewritten) and (key is None or key.type not in _LOOSE_KEYS)
 
 
 def write(
@@ -142,8 +144,8 @@ def rewrite_few(dataset: Dataset, folder: Path, old: Sequence[DataFile], *, base
     """As `rewrite`, of all their records, or as a `base` the latest of each key; None if they are not few."""
     last, part = max(each.last for each in old), old[0].part
     if base:
-        table = few_latest(dataset, folder, old, last)
-    elif local.fits(dataset.format, old):
+        table = few_latest(dataset, folder, old, last, rewritten=True)
+    elif local.fits(dataset.format, old, rewritten=True):
         table = local.read(folder, old, str(schema_of(dataset, part)))
     else:
         table = None

@@ -38,20 +38,32 @@ def cell(lat: str, lon: str, per_unit: str) -> str:
 
 def cells(lat: str, lon: str, km: str, per_unit: str) -> str:
     """A derived table with the cubes around a point, each once, as `__c`; none around what is no point (null, NaN)."""
+    return _exploded(lat, lon, km, per_unit)
+
+
+def spread(source: str, alias: str, lat: str, lon: str, km: str, per_unit: str) -> str:  # noqa: PLR0917  # of what, and how
+    """A derived table with the records of `source` once for every cube around each of them, which is in `__c`."""
+    return _exploded(lat, lon, km, per_unit, f"{alias}.*, ", f" FROM {source} {alias}")
+
+
+def _exploded(  # noqa: PLR0917  # of what, and how
+    lat: str, lon: str, km: str, per_unit: str, kept: str = "", source: str = ""
+) -> str:
     x, y, z = _axes(lat, lon)
-    sides = " ".join(
-        f"sequence(floor((greatest(__t.{axis} - __t.c, -1) + 1) * {per_unit}),"
-        f" floor((least(__t.{axis} + __t.c, 1) + 1) * {per_unit})) AS {axis},"
-        for axis in "xyz"
-    ).rstrip(",")
-    cubes = (
-        "flatten(transform(__s.x, __i -> flatten(transform(__s.y, __j -> transform(__s.z, __k ->"
-        " __i * 4398046511104 + __j * 2097152 + __k)))))"
+    sides = (
+        f"sequence(floor((greatest(__t.{axis} - __t.__r, -1) + 1) * {per_unit}),"
+        f" floor((least(__t.{axis} + __t.__r, 1) + 1) * {per_unit}))"
+        for axis in ("__x", "__y", "__z")
     )
-    point = f"SELECT {x} AS x, {y} AS y, {z} AS z, {_chord(km)} + {_SLACK} AS c"
+    cubes = (
+        "flatten(transform({}, __i -> flatten(transform({}, __j -> transform({}, __k ->"
+        " __i * 4398046511104 + __j * 2097152 + __k)))))"
+    ).format(*sides)
+    point = f"SELECT {kept}{x} AS __x, {y} AS __y, {z} AS __z, {_chord(km)} + {_SLACK} AS __r{source}"
     # Spark's greatest and least leave nulls out, and NaN is above all: without this, no point would be everywhere.
-    there = "__t.c >= 0 AND __t.x <= 2 AND __t.y <= 2 AND __t.z <= 2"
-    return f"(SELECT explode({cubes}) AS __c FROM (SELECT {sides} FROM ({point}) __t WHERE {there}) __s)"  # noqa: S608  # expressions, not input
+    there = "__t.__r >= 0 AND __t.__x <= 2 AND __t.__y <= 2 AND __t.__z <= 2"
+    others = "__t.* EXCEPT (__x, __y, __z, __r), " if kept else ""
+    return f"(SELECT {others}explode({cubes}) AS __c FROM ({point}) __t WHERE {there})"  # noqa: S608  # no input
 
 
 def within(lat: str, lon: str, lat2: str, lon2: str, km: str) -> str:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -25,13 +26,18 @@ if TYPE_CHECKING:
 _MOST_ROWS = 50_000
 _MOST_BYTES = 8 << 20
 _MOST_FILES = 256
+_REWRITTEN = 32  # times as many are still few for who writes them again, and hands them to nobody: see ADR 28
+_GROUP_ROWS = 1 << 17  # so that Spark's tasks can share a file
 _ORDER = "_order"
 
 
-def fits(kind: str, files: Sequence[DataFile]) -> bool:
+def fits(kind: str, files: Sequence[DataFile], *, rewritten: bool = False) -> bool:
     """Whether these files, of the format `kind`, are few records."""
     rows, size = sum(each.rows for each in files), sum(each.size_bytes for each in files)
-    return kind == "parquet" and rows <= _MOST_ROWS and size <= _MOST_BYTES and len(files) <= _MOST_FILES
+    times = _REWRITTEN if rewritten else 1
+    return (
+        kind == "parquet" and rows <= times * _MOST_ROWS and size <= times * _MOST_BYTES and len(files) <= _MOST_FILES
+    )
 
 
 def read(folder: Path, files: Sequence[DataFile], schema: str) -> pa.Table:
@@ -49,7 +55,7 @@ def between(table: pa.Table, column: str, after: int, until: int) -> pa.Table:
 
 def last_per_key(table: pa.Table, key: str, order: str) -> pa.Table:
     """Of each key the record with the highest number, the last of those that share it."""
-    places = pa.array(range(len(table)), pa.int64())
+    places = pa.array(np.arange(len(table)))
     ordered = table.append_column(_ORDER, places).sort_by([(order, "ascending"), (_ORDER, "ascending")])
     numbered = ordered.set_column(len(ordered.schema) - 1, _ORDER, places)
     found = numbered.group_by(key).aggregate([(_ORDER, "max")]).column(f"{_ORDER}_max")
@@ -70,7 +76,7 @@ def write(folder: Path, table: pa.Table, version: int) -> list[tuple[str, int, i
     into = folder / DATA / f"{version:010d}-{secrets.token_hex(6)}"
     into.mkdir(parents=True)
     path = into / "part-0.parquet"
-    pq.write_table(table, path)
+    pq.write_table(table, path, row_group_size=_GROUP_ROWS)
     sync(into)
     sync(into.parent)
     return [(str(path.relative_to(folder)), len(table), path.stat().st_size)]

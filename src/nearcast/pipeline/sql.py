@@ -24,20 +24,14 @@ from nearcast.pipeline.sql_edits import Edits, Rewritten
 from nearcast.pipeline.sql_inline import inlined
 from nearcast.pipeline.sql_joined import Grid, Joined, rendered
 from nearcast.pipeline.sql_reading import ARGUMENTS, Reading
-from nearcast.pipeline.sql_scan import Scan
+from nearcast.pipeline.sql_scan import Block, Scan
 
 PARAMETERS, KEY = "__params", "__key"
 
-BINDINGS = tuple(
-    frozenset(clauses)
-    for clauses in (
-        ("ORDER", "SORT", "GROUP", "VIEW"),
-        ("ORDER", "SORT", "GROUP", "VIEW", "SELECT", "HAVING"),
-        ("ORDER", "SORT", "GROUP", "VIEW", "SELECT", "HAVING", "WHERE"),
-    )
-)
-"""In which clauses parameters go through a binding of the same SELECT, as far as Spark takes no column of a query
-further out there: which it takes depends on more than the clause. To be tried in turn, the fastest first.
+_LATE = ("ORDER", "SORT", "GROUP", "VIEW")
+BINDINGS = tuple(map(frozenset, (_LATE, (*_LATE, "SELECT", "HAVING"), (*_LATE, "SELECT", "HAVING", "WHERE", "ON"))))
+"""In which clauses parameters go through a binding of the same SELECT: in some Spark takes no column of a query further
+out, and which these are depends on more than the clause.
 """
 
 
@@ -69,6 +63,20 @@ class Compiler:
     def datasets(self) -> tuple[str, ...]:
         """In lower case."""
         return tuple(sorted({each.name for _, each in self._reading.datasets}))
+
+    @property
+    def bindings(self) -> tuple[frozenset[str], ...]:
+        """All of BINDINGS, the fastest first as a rule: to be tried in turn.
+
+        Conditions are best left to Spark, which looks up subscriptions by them, after all joins. Where all records of a
+        dataset are joined, and not only new ones, that is too late: a binding comes first.
+        """
+        asking = {use.block for use in self._reading.scan.uses if use.clause in {"WHERE", "ON"}}
+        return (BINDINGS[-1], *BINDINGS[:-1]) if any(map(self._joins_all, asking)) else BINDINGS
+
+    def _joins_all(self, block: Block | None) -> bool:
+        mine = [each for own, each in self._reading.datasets if own is block]
+        return len(mine) > 1 and any(each.first not in self._reading.fresh and not each.optional for each in mine)
 
     def alone(self) -> Rewritten:
         edits, reading = Edits(), self._reading

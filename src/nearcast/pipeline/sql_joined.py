@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nearcast.pipeline import grid
 from nearcast.pipeline.sql_edits import Edits
-from nearcast.pipeline.sql_reading import Reading
+from nearcast.pipeline.sql_reading import Reading, Spread
 from nearcast.pipeline.sql_scan import Block, Call, Nesting, Query, Relation, Scan
 from nearcast.pipeline.sql_tokens import Kind
 
@@ -31,16 +31,17 @@ class Joined:
     def __init__(self, reading: Reading, bound: frozenset[str]) -> None:
         self.edits = Edits()
         self.grids: list[Grid] = []
-        self.spread: dict[int, str] = {}  # relations that are read once per cell around each record
+        self.spread: dict[int, Spread] = {}  # relations that are read once per cell around each record
         self.bound: dict[Block, list[str]] = {}  # columns that a SELECT was given
         self._scan = scan = reading.scan
         self._reading = reading
         self._bindings: dict[Block, list[str]] = {}
         self._hidden: list[str] = []
+        self._by_binding = bound
         for use in scan.uses:
             start, stop = scan.tokens[use.colon].start, scan.tokens[use.colon + 1].stop
             source = self._source(use.query, use.name)
-            if use.block is not None and use.clause in bound:
+            if use.block is not None and self._is_bound(use.block, use.clause):
                 source = self._bound(use.block, use.name)
             self.edits.replace(start, stop, f"{source}.__{use.name}")
         if scan.combined:  # Spark 4.3 cuts or ranks there by the parameters of this SELECT, for all who share them
@@ -51,6 +52,10 @@ class Joined:
             self._bind(block, names)
         for opening in scan.made_lateral:
             self.edits.insert(scan.tokens[opening].start, "LATERAL ")
+
+    def _is_bound(self, block: Block, clause: str) -> bool:
+        """Whether parameters go through a binding there. The ON of a join sees one only if that comes before it."""
+        return clause in self._by_binding and not (clause == "ON" and _comes_last(block))
 
     def _source(self, query: Query, name: str) -> str:
         """The alias by which the SELECTs of `query` see a parameter."""
@@ -78,15 +83,19 @@ class Joined:
         self.bound.setdefault(block, []).extend(f"{alias}.__{name}" for name in names)
         self._join(block, f"(SELECT {columns}) {alias}")
 
-    def _join(self, block: Block, relation: str, *, first: bool = False) -> None:
-        """After everything else: a join that keeps rows without a partner would leave some without this. Or `first`."""
+    def _join(self, block: Block, relation: str, *, early: bool = False) -> None:
+        """Before everything else, so that joins begin with what is asked for; or after it, where it must be.
+
+        `early`: something else in FROM needs it.
+        """
         tokens = self._scan.tokens
         if block.from_end is None:
             self.edits.insert(tokens[block.list_end - 1].stop, f" FROM {relation}")
-        elif first or block.laterals:
-            if block.right:
-                raise self._scan.error(tokens[block.first], "a parameter in LATERAL beside a RIGHT or FULL JOIN")
+        elif not _comes_last(block):
             self.edits.insert(tokens[block.after_from].start, f"{relation} CROSS JOIN ")
+        elif early or block.laterals:
+            beside = "beside a RIGHT, FULL or NATURAL JOIN, or a PIVOT"
+            raise self._scan.error(tokens[block.first], f"a parameter in LATERAL, or in the ON of a join, {beside}")
         else:
             self.edits.insert(tokens[block.from_end - 1].stop, f" CROSS JOIN {relation}")
 
@@ -102,16 +111,17 @@ class Joined:
         found = self._boxed(call)
         if found is not None:
             relation, side = found
-            if relation is not None and self._asked_for(call):
-                reach = f"__reach{number}"
-            cells = grid.cells(*points[side], f":{reach}" if reach else km, f":{argument}")
             own = f"__g{number}.__c"
             if relation is None:
-                self._join(call.block, f"{cells} __g{number}", first=call.clause == "ON")
+                cells = grid.cells(*points[side], km, f":{argument}")
+                lateral = "LATERAL " if self._is_bound(call.block, call.clause) else ""  # it sees the binding
+                self._join(call.block, f"{lateral}{cells} __g{number}", early=call.clause == "ON")
                 self.bound.setdefault(call.block, []).append(own)
             else:
+                if self._asked_for(call):
+                    reach = f"__reach{number}"
                 own = f"`{relation.alias}`.__c"
-                self.spread[relation.first] = f"__g.__c FROM {{source}} CROSS JOIN LATERAL {cells} __g"
+                self.spread[relation.first] = Spread(*points[side], f":{reach}" if reach else km, f":{argument}")
             exact = f"({grid.cell(*points[1 - side], f':{argument}')} = {own} AND {exact})"
             self.grids.append(Grid(rendered(self._scan, self._columns_of(call), *call.arguments[4]), argument, reach))
         self._reading.replace_call(self.edits, call, exact)
@@ -123,14 +133,19 @@ class Joined:
         if not call.conjunct or self._names(call.arguments[4]):
             return None
         reads = [[name for each in call.arguments[side : side + 2] for name in self._names(each)] for side in (0, 2)]
-        if call.clause == "ON" and call.block.outer:  # rows that do not meet the condition are kept
+        if call.clause == "ON" and call.block.outer:  # of one that keeps rows which do not meet it, perhaps
             return self._beside(call, reads)
         for side in range(2):
             if not reads[side]:
                 return None, side
-        if call.block.outer:
+        return self._between(call, reads)
+
+    def _between(self, call: Call, reads: Sequence[Sequence[str]]) -> tuple[Relation, int] | None:
+        """Of two datasets, one record of each: one of the two, if every row has a record of both."""
+        if call.block.right or call.block.shaped:
             return None
-        by_alias = {each.alias: each for block, each in self._reading.datasets if block is call.block}
+        mine = [each for block, each in self._reading.datasets if block is call.block]
+        by_alias = {each.alias: each for each in mine if not each.optional}
         found = [(by_alias[names[0]], side) for side, names in enumerate(reads) if {*names} <= {*by_alias}]
         one_each = len(found) == 2 and all(len({*names}) == 1 for names in reads) and found[0][0] is not found[1][0]
         if not one_each or any(each.first in self.spread for each, _ in found):
@@ -144,12 +159,16 @@ class Joined:
         """
         tokens = self._scan.tokens
         before = [each for block, each in self._reading.datasets if block is call.block and each.end < call.first]
-        if call.block.right or not before or any(call.first <= use.colon < call.last for use in self._scan.uses):
+        asks = any(call.first <= use.colon < call.last for use in self._scan.uses)
+        if call.block.right or not before or (asks and not self._is_bound(call.block, "ON")):
             return None
         added = max(before, key=lambda each: each.first)
         between = tokens[added.end : call.first]
-        own = added.optional and between[0].is_word("ON") and not any(each.is_word("JOIN") for each in between)
-        if not own or added.first in self.spread:
+        if not between[0].is_word("ON") or any(each.is_word("JOIN") for each in between):
+            return None
+        if not added.optional:  # its join keeps nothing
+            return self._between(call, reads)
+        if added.first in self.spread:
             return None
         for side in range(2):
             if {*reads[side]} == {added.alias} and reads[1 - side] and not {*reads[1 - side]} & {"", added.alias}:
@@ -215,6 +234,11 @@ class Joined:
         """Last, because `* EXCEPT (...)` may come before it at the same place."""
         for text in self._hidden:
             self.edits.insert(self._scan.tokens[self._scan.query.blocks[0].list_end - 1].stop, text)
+
+
+def _comes_last(block: Block) -> bool:
+    """Whether what is joined in must follow everything else: rows without a partner would be without it."""
+    return block.right or block.shaped
 
 
 def rendered(scan: Scan, edits: Edits, first: int, end: int) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from nearcast.pipeline import grid
 from nearcast.pipeline.sql_edits import Edits
 from nearcast.pipeline.sql_scan import Block, Call, Relation, Scan
 
@@ -15,6 +19,15 @@ ARGUMENTS = {"is_new": 1, "current_channel_time": 0, "previous_channel_time": 0,
 """Our functions, and how many arguments each takes."""
 
 _FLAG = "__new"
+
+
+class Spread(NamedTuple):
+    """Expressions: the point of each record, how far around it cells are wanted, and how fine they are."""
+
+    lat: str
+    lon: str
+    km: str
+    per_unit: str
 
 
 class Reading:
@@ -47,21 +60,20 @@ class Reading:
         edits.within(start, stop)
         edits.replace(start, stop, self._meaning(call) if new is None else new)
 
-    def replace_relations(self, edits: Edits, spread: dict[int, str]) -> None:
-        """By the views that are read; `spread` has what else is selected of some, by their first token."""
+    def replace_relations(self, edits: Edits, spread: Mapping[int, Spread]) -> None:
+        """By the views that are read; of some, by their first token, once per cell around each record."""
         for _, each in self.datasets:
             kind = self._kind(each)
             alias, view = f"`{each.alias}`", f"`{kind}{each.name}`"
             if each.first in spread:
-                more = spread[each.first].format(source=f"{view} {alias}")
-                new = f"(SELECT {alias}.*, {more}) {alias}"
+                new = f"{grid.spread(view, alias, *spread[each.first])} {alias}"
             elif kind:
                 new = f"{view} {alias}"
             else:
                 continue
             edits.replace(self.scan.tokens[each.first].start, self.scan.tokens[each.end - 1].stop, new)
 
-    def narrow_stars(self, edits: Edits, bound: dict[Block, list[str]], spread: dict[int, str]) -> None:
+    def narrow_stars(self, edits: Edits, bound: Mapping[Block, list[str]], spread: Collection[int]) -> None:
         """`*` stays what the user's datasets have."""
         tokens = self.scan.tokens
         for block in self.scan.blocks:

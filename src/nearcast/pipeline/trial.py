@@ -18,7 +18,7 @@ from nearcast.domain.channel import Parameter
 from nearcast.domain.errors import ChannelError
 from nearcast.pipeline.answers import joined, literals, parameters_frame, plan, refusal, show
 from nearcast.pipeline.sample import Source, records, values
-from nearcast.pipeline.sql import BINDINGS, KEY, PARAMETERS, Compiler
+from nearcast.pipeline.sql import KEY, PARAMETERS, Compiler
 from nearcast.pipeline.sql_edits import Rewritten
 from nearcast.pipeline.sql_reading import BEFORE, NOW
 from nearcast.pipeline.sql_tokens import tokens
@@ -89,7 +89,7 @@ def tried(
     columns, exact = tuple(frames[0].columns), not told and _one_answer(alone.text)
     right: list[Trial] = []
     refused: list[ChannelError] = []
-    for bound in BINDINGS:
+    for bound in compiler.bindings:
         compiled = compiler.compiled(columns, bound)
         try:
             with _refusing(compiled.joined):

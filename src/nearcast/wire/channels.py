@@ -39,12 +39,14 @@ def channel_subject(key: str) -> str:
 class Wish(msgspec.Struct, frozen=True):
     """`after`: the last execution that the client has; None: whatever comes from now on.
 
-    `keep_s`: for how long results are still to be made when the client is gone without having unsubscribed.
+    `keep_s`: for how long results are still to be made when the client is gone without having unsubscribed. `renews`:
+    it lacks nothing that it knows of, and what is under way to it need not be sent again.
     """
 
     subscription: Subscription
     after: int | None = None
     keep_s: float = 0.0
+    renews: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.keep_s < math.inf:

@@ -117,6 +117,21 @@ def test_who_lacks_something_gets_it_alone_and_from_what_is_kept() -> None:
     assert len(again) == 1, "nothing is missing"
 
 
+def test_what_is_under_way_is_not_sent_again_to_who_only_renews_its_lease() -> None:
+    machine = ready("ann", "bob")
+    asked = machine.committed(Committed("fires", 11, (FIRES.key,), "url", session=1, number=1), 0.0)
+    pulled(machine, asked, Pulled(11, ((FIRES.key, (result(11, 4),)),)))
+    renewal = Wish(FIRES, after=10, renews=True)
+    (answer,) = to(follow(machine, "ann", renewal, now=0.5), "ann")
+    assert answer == Following(FIRES.key, 10, 10, 0.5, TIMING.absent_s), "it has nothing after 10 yet"
+    missing = [Notice(FIRES.key, result(11, 4))]
+    assert to(follow(machine, "ann", Wish(FIRES, after=10), now=0.6), "ann")[1:] == missing, "it says what it lacks"
+    assert to(follow(machine, "bob", Wish(FIRES, after=4, renews=True), now=0.7), "bob")[1:] != [], "it lacks more"
+    assert to(follow(machine, "carl", renewal, now=0.8), "carl")[1:] == missing, "it was not here when it was published"
+    late = TIMING.transit_s + 0.1
+    assert to(follow(machine, "ann", renewal, now=late), "ann")[1:] == missing, "it did not come"
+
+
 def test_what_is_not_kept_here_is_pulled_and_a_mark_ends_it() -> None:
     machine = ready("ann")
     asked = follow(machine, "bob", Wish(FIRES, after=3), now=2.0)

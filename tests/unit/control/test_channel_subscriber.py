@@ -148,6 +148,23 @@ def test_an_answer_that_is_late_is_an_answer() -> None:
     assert machine.wake_s() == 1.0 + TIMING.follow_s, "to what was asked first; it is not asked a third time"
 
 
+def test_only_who_knows_of_nothing_that_is_missing_just_renews() -> None:
+    def renews(instructions: list[Instruction]) -> list[bool]:
+        messages = [each.message for each in instructions if isinstance(each, Say)]
+        return [each.wishes[0].renews for each in messages if isinstance(each, Follow)]
+
+    machine = begun()
+    assert renews(machine.tick(TIMING.follow_s)) == [True]
+    assert renews(machine.tick(TIMING.follow_s + TIMING.retry_s)) == [True], "the same question again"
+    machine.lost("b1", 7.0)
+    assert renews(machine.restored("b1", 8.0)) == [False], "what was published meanwhile did not come"
+    assert renews(machine.tick(8.0 + TIMING.retry_s)) == [False], "the same question again"
+    machine.following(following(10, 9.0), "b1", 9.1)
+    assert renews(machine.notice(notice(15, 13), 9.2)) == [False]
+    machine.following(following(10, 9.2), "b1", 9.3)
+    assert renews(machine.tick(9.2 + TIMING.follow_s)) == [False], "it still waits for what is missing"
+
+
 def test_one_whose_link_is_down_is_left_sooner() -> None:
     machine = begun()
     machine.lost("b1", 1.0)

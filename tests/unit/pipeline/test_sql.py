@@ -4,9 +4,10 @@ import pytest
 
 from nearcast.domain.channel import Parameter
 from nearcast.domain.errors import ChannelError
-from nearcast.pipeline.sql import Compiler
+from nearcast.pipeline.sql import BINDINGS, Compiler
 
 DATASETS = ["Reports", "shelters", "users"]
+SPREAD = "__t.* EXCEPT (__x, __y, __z, __r), explode("
 
 
 def compiler(text: str, *parameters: str) -> Compiler:
@@ -67,7 +68,7 @@ def test_parameters_are_found_wherever_an_operand_can_be(text: str) -> None:
 def test_a_subquery_that_uses_a_parameter_is_bound_by_the_select_around_it() -> None:
     text = "SELECT * FROM reports r WHERE EXISTS (SELECT 1 FROM shelters s WHERE s.kind = r.kind AND s.beds > :least)"
     assert joined(text, "least INT") == (
-        "SELECT * EXCEPT (__b1.__least) FROM reports r CROSS JOIN (SELECT __p.__least AS __least) __b1"
+        "SELECT * EXCEPT (__b1.__least) FROM (SELECT __p.__least AS __least) __b1 CROSS JOIN reports r"
         " WHERE EXISTS (SELECT 1 FROM shelters s WHERE s.kind = r.kind AND s.beds > __b1.__least)"
     )
 
@@ -75,8 +76,8 @@ def test_a_subquery_that_uses_a_parameter_is_bound_by_the_select_around_it() -> 
 def test_a_subquery_two_levels_down_is_bound_at_each() -> None:
     text = "SELECT id FROM reports WHERE a IN (SELECT b FROM shelters WHERE c IN (SELECT d FROM users WHERE e = :e))"
     assert joined(text, "e INT") == (
-        "SELECT id FROM reports CROSS JOIN (SELECT __p.__e AS __e) __b1 WHERE a IN (SELECT b FROM shelters"
-        " CROSS JOIN (SELECT __b1.__e AS __e) __b2 WHERE c IN (SELECT d FROM users WHERE e = __b2.__e))"
+        "SELECT id FROM (SELECT __p.__e AS __e) __b1 CROSS JOIN reports WHERE a IN (SELECT b"
+        " FROM (SELECT __b1.__e AS __e) __b2 CROSS JOIN shelters WHERE c IN (SELECT d FROM users WHERE e = __b2.__e))"
     )
 
 
@@ -160,7 +161,8 @@ def test_within_km_of_a_parameter_goes_through_cells() -> None:
     text = "SELECT * FROM reports WHERE within_km(lat, lon, :lat, :lon, 2 * :km)"
     found = compiler(text, "lat DOUBLE", "lon DOUBLE", "km DOUBLE").compiled(("id",))
     assert [(each.radius, each.argument) for each in found.grids] == [("2 * __km", "__scale1")]
-    assert "SELECT * EXCEPT (__g1.__c) FROM reports CROSS JOIN (SELECT explode(" in found.joined.text
+    assert "SELECT * EXCEPT (__g1.__c) FROM (SELECT explode(" in found.joined.text
+    assert ") __g1 CROSS JOIN reports WHERE" in found.joined.text
     assert "= __g1.__c AND " in found.joined.text
 
 
@@ -180,7 +182,8 @@ def test_cells_that_a_condition_of_a_join_needs_come_before_it() -> None:
 )
 def test_within_km_of_two_datasets_reads_the_new_one_by_cells(text: str) -> None:
     found = compiler(text, "id INT").compiled(("id",))
-    assert "(SELECT `r`.*, __g.__c FROM `__new_reports` `r` CROSS JOIN LATERAL (SELECT explode(" in found.joined.text
+    assert f"(SELECT {SPREAD}" in found.joined.text
+    assert " FROM `__new_reports` `r`) __t WHERE" in found.joined.text
     assert found.joined.text.count("EXCEPT (`r`.__c)") == 1
     assert [each.radius for each in found.grids] == ["5"]
 
@@ -189,7 +192,7 @@ def test_a_distance_of_each_ones_own_between_two_datasets_has_cells_for_the_larg
     text = "SELECT r.id FROM users u, reports r WHERE is_new(r) AND u.id = :id AND within_km(u.a, u.b, r.a, r.b, :km)"
     found = compiler(text, "id INT", "km DOUBLE").compiled(("id",))
     assert [(each.radius, each.argument, each.reach) for each in found.grids] == [("__km", "__scale1", "__reach1")]
-    cells = found.joined.text.partition("LATERAL (SELECT explode(")[2].partition(" `r` WHERE")[0]
+    cells = found.joined.text.partition(SPREAD)[2].partition(" `r` WHERE")[0]
     assert ":__reach1" in cells
     assert "__p.__km" not in cells
     assert "pow((2 * sin(least((__p.__km)" in found.joined.text, "it is exact in the end"
@@ -199,8 +202,8 @@ def test_what_a_left_join_adds_goes_through_cells_unless_it_is_another_ones_cond
     near = "within_km(s.lat, s.lon, r.lat, r.lon, 5)"
     text = "SELECT r.id FROM reports r LEFT JOIN shelters s ON NEAR WHERE r.kind = :kind".replace("NEAR", near)
     found = compiler(text, "kind STRING").compiled(("id",))
-    joined = "LEFT JOIN (SELECT `s`.*, __g.__c FROM `shelters` `s` CROSS JOIN LATERAL (SELECT explode("
-    assert joined in found.joined.text
+    assert f"LEFT JOIN (SELECT {SPREAD}" in found.joined.text
+    assert " FROM `shelters` `s`) __t WHERE" in found.joined.text
     assert [each.radius for each in found.grids] == ["5"]
     for other in (
         "SELECT r.id FROM reports r LEFT JOIN shelters s ON true LEFT JOIN users u ON NEAR WHERE r.kind = :kind",
@@ -261,3 +264,50 @@ def test_a_place_in_the_rewritten_text_is_known_in_the_users() -> None:
     assert found.place(found.text.index("nothing")) == "line 2, column 45"
     assert found.place(found.text.index("__p.__kind = nothing")) == "line 2, column 37"
     assert compiler(text, "kind STRING").datasets == ("reports",)
+
+
+def test_a_binding_is_the_first_relation_unless_that_would_change_the_meaning() -> None:
+    ask = "AND u.id IN (SELECT user FROM shelters WHERE kind = :kind)"
+    for sources in ("users u JOIN reports r", "users u, reports r LEFT JOIN shelters s USING (a)"):
+        found = joined(f"SELECT u.id FROM {sources} WHERE true {ask}", "kind STRING")  # noqa: S608  # no input
+        assert f"FROM (SELECT __p.__kind AS __kind) __b1 CROSS JOIN {sources} WHERE" in found
+    pivot = "users u PIVOT (count(a) FOR b IN (1))"
+    for sources in ("users u FULL JOIN reports r", "users u NATURAL JOIN reports r", pivot):
+        found = joined(f"SELECT u.id FROM {sources} WHERE true {ask}", "kind STRING")  # noqa: S608  # no input
+        assert f"FROM {sources} CROSS JOIN (SELECT __p.__kind AS __kind) __b1 WHERE" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "early"),
+    [
+        ("SELECT r.id FROM reports r WHERE r.kind = :kind", False),
+        ("SELECT r.id FROM users u, reports r WHERE is_new(r) AND u.id = r.user AND u.kind = :kind", True),
+        ("SELECT r.id FROM reports r LEFT JOIN shelters s USING (kind) WHERE is_new(r) AND r.kind = :kind", False),
+        ("SELECT r.id FROM reports r LEFT JOIN shelters s USING (kind) WHERE r.kind = :kind", True),
+        ("SELECT t.id FROM (SELECT r.id FROM reports r JOIN users u ON r.kind = :kind) t", True),
+    ],
+)
+def test_joins_begin_with_who_asks_where_all_of_a_dataset_is_joined(text: str, *, early: bool) -> None:
+    found = compiler(text, "kind STRING")
+    assert ("WHERE" in found.bindings[0]) is early
+    assert sorted(map(sorted, found.bindings)) == sorted(map(sorted, BINDINGS))
+
+
+@pytest.mark.parametrize(
+    ("sources", "spread"),
+    [
+        ("users u, reports r LEFT JOIN shelters s USING (a) WHERE NEAR AND", True),
+        ("users u JOIN reports r ON NEAR LEFT JOIN shelters s USING (a) WHERE", True),
+        ("users u LEFT JOIN reports r USING (a) WHERE NEAR AND", False),
+        ("users u JOIN shelters s LEFT JOIN reports r ON u.a = r.a WHERE NEAR AND", False),
+        ("users u JOIN reports r LEFT JOIN shelters s ON NEAR WHERE", False),
+        ("users u JOIN reports r FULL JOIN shelters s USING (a) WHERE NEAR AND", False),
+        ("users u NATURAL JOIN reports r WHERE NEAR AND", False),
+    ],
+)
+def test_a_distance_beside_an_outer_join_goes_through_cells_where_every_row_has_both(
+    sources: str, *, spread: bool
+) -> None:
+    near = "within_km(u.lat, u.lon, r.lat, r.lon, 5)"
+    text = f"SELECT u.id FROM {sources.replace('NEAR', near)} u.kind = :kind"  # noqa: S608  # no input
+    assert (SPREAD in joined(text, "kind STRING")) is spread
