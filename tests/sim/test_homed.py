@@ -25,7 +25,6 @@ WAY_S = 0.05  # between any process and any broker
 TAKES_S = 0.01  # to process a message
 EDGES = ("b0", "b1", "b2")
 CLOUD = "cloud"
-SMALL = replace(HOMED, topics=4, clients=15, run_s=10.0)
 
 
 def marked(message: Message, spool: Sequence[Message]) -> bytes:
@@ -272,7 +271,7 @@ async def test_a_processor_is_changed_and_homes_go_on_delegating() -> None:
 @pytest.mark.parametrize("seed", range(20, 22))
 @pytest.mark.parametrize("processed", [False, True])
 def test_seeds_with_home_changes_and_delegation_are_clean(seed: int, processed: bool) -> None:
-    history = run_seed(seed, faults=False, scale=replace(SMALL, processed=processed))
+    history = run_seed(seed, faults=False, scale=replace(HOMED, processed=processed))
     result = check(history, grace_s=grace_s(False))
     assert sum(event[0] == "home" for event in history.events) > 50
     assert result.delivered > 100
@@ -281,12 +280,12 @@ def test_seeds_with_home_changes_and_delegation_are_clean(seed: int, processed: 
 
 def test_seeds_with_home_changes_and_faults_miss_nothing_without_a_report() -> None:
     for seed, processed in ((20, False), (21, True)):
-        history = run_seed(seed, faults=True, scale=replace(SMALL, processed=processed))
+        history = run_seed(seed, faults=True, scale=replace(HOMED, processed=processed))
         result = check(history, grace_s=grace_s(True))
         assert result.honest, f"{result.counts()}\nreplay: nearcast lab replay reloc.moves --seed {seed} --faults"
 
 
 def test_without_a_barrier_home_changes_lose_messages() -> None:
     rules = ALL_ON.without("barrier")
-    results = (check(run_seed(seed, faults=False, rules=rules, scale=SMALL), grace_s=3.0) for seed in range(20, 40))
+    results = (check(run_seed(seed, faults=False, rules=rules, scale=HOMED), grace_s=3.0) for seed in range(20, 40))
     assert any(not result.clean for result in results)

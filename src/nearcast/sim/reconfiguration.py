@@ -63,7 +63,7 @@ class Scale:
     elastic_settle_s: float = 24.0
 
 
-HOMED = Scale(brokers=5, topics=8, clients=24, move_every_s=1.0, homed=True)
+HOMED = Scale(brokers=4, topics=4, clients=14, run_s=10.0, move_every_s=1.2, homed=True)
 """Topics rest for long enough that homes change both while they do and while they move."""
 
 
