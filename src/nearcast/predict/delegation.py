@@ -51,7 +51,9 @@ def delegated_of(area: Area, home: Ints) -> Delegated:
     spool = area.spool[topic]
     order = np.lexsort((topic, -spool, -spool / publishers, server))
     server, topic, spool, publishers = server[order], topic[order], spool[order], publishers[order]
-    begin = np.searchsorted(server, server)  # where the topics of each one's server begin
+    begin: Ints = np.asarray(
+        np.searchsorted(server, server), dtype=np.int64
+    )  # where the topics of each one's server begin
     rest_storage = _rest(spool, server, begin, servers)
     rest_load = _rest(spool * publishers, server, begin, servers)
     # What is left with this topic and those behind it: while that does not fit, the topic goes.
@@ -61,8 +63,8 @@ def delegated_of(area: Area, home: Ints) -> Delegated:
     return Delegated(
         server[goes][rank],
         topic[goes][rank],
-        np.bincount(server, publishers, servers),
-        np.bincount(server[goes], publishers[goes], servers),
+        np.bincount(server, publishers, servers).astype(np.float64),
+        np.bincount(server[goes], publishers[goes], servers).astype(np.float64),
     )
 
 
@@ -77,7 +79,7 @@ def delay_by_topics(area: Area, home: Ints, pattern: Pattern | None = None) -> t
     """As `delay_of`, where whole topics are delegated; `theta` is still the model's."""
     pattern = pattern or Pattern.of(area)
     split, whole = delay_of(area, home, pattern), delegated_of(area, home)
-    kept = 1.0 - whole.of(home[pattern.client], pattern.topic, len(area.spool))
+    kept = np.where(whole.of(home[pattern.client], pattern.topic, len(area.spool)), 0.0, 1.0)
     first_s, second_s = delays_of(area, pattern, home, kept, split.home_s)
     y1_s, y2_s = (float(each.mean()) if len(each) else 0.0 for each in (first_s, second_s))
     sums = first_s + second_s, y1_s + y2_s, y1_s, y2_s
