@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from nearcast.control.forwarder import Forwarder
 from nearcast.control.instructions import Send
 from nearcast.control.timing import Timing
-from nearcast.domain.route import Route, Strategy, route
+from nearcast.domain.route import Delegation, Route, Strategy, route
 from nearcast.wire.control import Prepare
 from nearcast.wire.envelope import Envelope
 
@@ -19,7 +19,12 @@ clients = st.tuples(st.integers(0, 2**64 - 1), st.none() | st.sampled_from(BROKE
 def routes(draw: st.DrawFn, epoch: int) -> Route:
     strategy = draw(st.sampled_from(Strategy))
     most = 1 if strategy is Strategy.SINGLE else len(BROKERS)
-    return route(epoch, strategy, draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=most, unique=True)))
+    brokers = draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=most, unique=True))
+    delegation = None
+    if strategy is Strategy.HOMED and len(brokers) > 1 and draw(st.booleans()):
+        homes = draw(st.lists(st.sampled_from(brokers[1:]), min_size=1, unique=True))
+        delegation = Delegation(brokers[0], tuple(sorted(homes)))
+    return route(epoch, strategy, brokers, delegation=delegation)
 
 
 @given(routes(1), routes(2), clients, clients)
@@ -38,6 +43,11 @@ def test_a_route_reaches_its_own_subscribers_without_forwarding_unless_it_says_s
     reached = own.publish_to(*publisher)
     if not own.forwards:
         assert any(broker in reached for broker in own.attach_to(*subscriber))
+
+
+@given(routes(1), clients)
+def test_a_publisher_sends_only_where_the_route_takes_it(own: Route, publisher: Client) -> None:
+    assert set(own.publish_to(*publisher)) <= set(own.takes)
 
 
 @given(routes(1), st.lists(st.sampled_from(BROKERS), unique=True), st.integers(0, 2**64 - 1))

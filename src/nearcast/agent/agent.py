@@ -38,6 +38,7 @@ from nearcast.wire.control import (
     Alive,
     Ask,
     Bye,
+    Copies,
     Hello,
     Launch,
     Prepare,
@@ -64,7 +65,7 @@ def forget_dead(_topic: str, _dead: Bury) -> None:
     """For an agent beside which nobody publishes: what could not be processed is only counted."""
 
 
-_FROM_CLIENTS_AND_PEERS = Hello | Bye | Ask | Launch
+_FROM_CLIENTS_AND_PEERS = Hello | Bye | Ask | Launch | Copies
 _FROM_COORDINATOR = Prepare | Tell | Release | Renew | RingChange
 
 

@@ -110,6 +110,7 @@ class Client:
             learn=learn,
             near=self._near,
         )
+        self._home: str | None = None
         self._seeks_home = seeks_home and pace is not None
         self._time = FleetTime()
         self._tally = Tally(name, self._time)
@@ -239,6 +240,7 @@ class Client:
         self._must_be_open()
         publisher_id = publisher_id or self._rng.getrandbits(63) + 1
         machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
+        machine.lease.home = self._home
         for broker in self._pool.broken:
             machine.lost(broker)
         self._count()
@@ -340,15 +342,28 @@ class Client:
         return await self._channels.followers(channel, broker, timeout_s)
 
     def set_home(self, broker: str) -> None:
-        """Subscriptions to channels are to be had by this broker from now on; nothing is missed or repeated."""
+        """This broker is the client's home from now on; nothing is missed, repeated or out of order by it.
+
+        Subscriptions to channels are had by it, and of homed topics it publishes and hears there, where they have the
+        broker. Raises ConfigError for one that there is not.
+        """
         self._channels.set_home(broker)
+        self._home = broker
+        for publication in list(self._publications.values()):
+            if isinstance(publication, Publication):
+                publication.rehome(broker)
+        for subscription in list(self._subscriptions.values()):
+            if isinstance(subscription, LiveSubscription):
+                subscription.rehome(broker)
 
     def _live_subscription(
         self, topic: str, callback: OnMessage | None, on_report: OnReport | None, buffer: int, overflow: Overflow
     ) -> LiveSubscription:
         key = stable_key(self.name)
+        machine = Subscriber(topic, key, self.name, self._ring, timing=self._timing, rules=self._rules)
+        machine.lease.home = self._home
         return LiveSubscription(
-            Subscriber(topic, key, self.name, self._ring, timing=self._timing, rules=self._rules),
+            machine,
             self._pool,
             self._clock,
             dialect=self._dialect,

@@ -73,6 +73,9 @@ class LiveSubscription(Subscription):
             case Generation():
                 self._do(self.machine.generation(message, self._clock.now()))
 
+    def rehome(self, broker: str) -> None:
+        self._do(self.machine.rehome(broker, self._clock.now()))
+
     def link_changed(self, broker: str, up: bool) -> None:
         now = self._clock.now()
         if not up:

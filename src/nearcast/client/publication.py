@@ -117,6 +117,9 @@ class Publication:
             case _:
                 pass
 
+    def rehome(self, broker: str) -> None:
+        self._do(self.machine.rehome(broker, self._clock.now()))
+
     def link_opened(self) -> None:
         self._do([])
 

@@ -26,6 +26,7 @@ from nearcast.wire.control import (
     Alive,
     Ask,
     Bye,
+    Copies,
     Frozen,
     Hello,
     Launch,
@@ -96,6 +97,10 @@ class Dispatcher:
                 if message.topic in self.forwarders:
                     self.forwarders[message.topic].bye(message)
                     return self._about(message.topic, [])
+                return []
+            case Copies():
+                if message.topic in self.forwarders:
+                    self.forwarders[message.topic].copied(message)
                 return []
             case Ask() | Launch():
                 forwarder = self.forwarders.get(message.topic)

@@ -12,6 +12,7 @@ import math
 
 import msgspec
 
+from nearcast.control.copies import copies_of, keep_in_step, messages_of
 from nearcast.control.handover import Counted
 from nearcast.control.instructions import Answer, Attach, Detach, Instruction, Reply, Say, Send
 from nearcast.control.paths import Outbound
@@ -29,6 +30,7 @@ from nearcast.wire.control import (
     Beat,
     Broken,
     Bye,
+    Copies,
     Generation,
     Gone,
     Hello,
@@ -53,6 +55,7 @@ MOST_INCARNATIONS = 1 << 44  # a session id has 64 bits on the wire
 class Forwarder:
     __slots__ = (
         "_beat_s",
+        "_copy_s",
         "_deaf",
         "_down",
         "_ended",
@@ -116,12 +119,13 @@ class Forwarder:
         self._deaf = False  # our own broker went away, and nothing was heard of the topic since
         self._down: dict[str, None] = {}
         self._sessions = 0
-        self._ended: dict[int, tuple[int, tuple[str, ...]]] = {}  # publisher -> END seen here while the topic moves
+        self._ended: dict[int, tuple[int, tuple[str, ...], float]] = {}  # publisher -> END seen here, sent where, when
         self._pending: list[Prepare | Tell] = []  # commands that wait for our own subscription
         self._resumed = False  # another agent had our part before: what it did with it is not known
         self._lazy_switch = False
         self._generation = 0
         self._launch_s = math.inf
+        self._copy_s = math.inf  # when what was spooled here goes to the others
         self._beat_s = math.inf
         self._stale_s = -math.inf
         self._quiet_s = -math.inf  # when quiet was last said; said again until it is released
@@ -163,7 +167,7 @@ class Forwarder:
     @property
     def _processes(self) -> bool:
         """Whether somebody may send here what is to be processed."""
-        return any(each.processor is not None and self.broker in each.brokers for each in self.routes.values())
+        return any(each.processor is not None and self.broker in each.takes for each in self.routes.values())
 
     @property
     def _unconfirmed(self) -> bool:
@@ -229,12 +233,13 @@ class Forwarder:
             return []
         news = command.epoch > self.told or command.lost != self.lost
         self.lost = command.lost
+        out: list[Instruction] = []
         if command.epoch > self.told:
+            out += self._hand_spool_over(self.told, command.epoch)
             self.told = command.epoch
             self._stale_s = now
             if self.broker in self.members:
                 self.counted.told(now, leaves=self.broker not in self.routes[self.newest].brokers)
-        out: list[Instruction] = []
         if news and self.broker in self.members:
             if command.eager:
                 out.append(self._on_topic(self._switch()))
@@ -312,7 +317,7 @@ class Forwarder:
         return [Reply(message.client, answer)]
 
     def launch(self, message: Launch) -> list[Instruction]:
-        ended = tuple((publisher, last, brokers) for publisher, (last, brokers) in sorted(self._ended.items()))
+        ended = tuple((publisher, last, brokers) for publisher, (last, brokers, _) in sorted(self._ended.items()))
         marker = Marker(self.topic, message.origin, message.incarnation, message.generation, self.broker, ended)
         return [self._on_topic(marker)]
 
@@ -325,8 +330,7 @@ class Forwarder:
             out += self._break_all()
         if envelope.trail is None and not envelope.flags & CONTROL:
             if envelope.flags & END and envelope.epoch in self.routes:
-                sent_to = self.routes[envelope.epoch].publish_to(envelope.publisher, None)
-                self._ended[envelope.publisher] = envelope.seq, sent_to
+                self._note_end(envelope, now)
             if envelope.epoch < self.told:
                 out += self._correct(envelope, now)
             if self._lazy_switch:
@@ -349,6 +353,18 @@ class Forwarder:
                 out.append(Send(target, framed))
         return out
 
+    def _note_end(self, envelope: Envelope, now: float) -> None:
+        """Who joins later asks where a leg ended, for as long as its publisher may go on with the next one."""
+        sent_by = self.routes[envelope.epoch]
+        sent_to = sent_by.brokers if sent_by.strategy is Strategy.ALL_PUBLISHERS else (self.broker,)
+        self._ended.pop(envelope.publisher, None)
+        self._ended[envelope.publisher] = envelope.seq, sent_to, now
+        while len(self.routes) == 1:  # homed, and at rest: publishers come and go, and nothing is released
+            oldest, (*_, at_s) = next(iter(self._ended.items()))
+            if now < at_s + self.timing.forget_s + self.timing.lease_s:
+                break
+            del self._ended[oldest]
+
     # What is to be processed here
 
     def put_in(self, envelope: Envelope, now: float) -> list[Instruction]:
@@ -370,11 +386,50 @@ class Forwarder:
         if self.stage is None:
             return []
         out = self.stage.done(number, outcome, now)
+        if not any(map(keep_in_step, self.routes.values())):
+            self.stage.spooled.clear()
+        elif self.stage.spooled and self._copy_s == math.inf:
+            self._copy_s = now + self.timing.copy_s
         if self._held_s > -math.inf:
             newest = self.routes[self.newest].processor
             full = newest is not None and self.stage.waiting > newest.queue // 2
             out += self._hold(now, _HOLD_S if full else 0.0)
         return out
+
+    def copied(self, message: Copies) -> None:
+        """What another home has spooled: from the next message on, our processor sees it too."""
+        processors = [each.processor for each in self.routes.values() if each.processor is not None]
+        if self.stage is not None and processors:
+            self.stage.copied(messages_of(message), max(each.spool for each in processors))
+
+    def _in_step(self) -> tuple[str, ...]:
+        """The others whose spools are to have what ours has."""
+        brokers = {broker for each in self.routes.values() for broker in keep_in_step(each)}
+        return tuple(sorted(brokers - {self.broker}))
+
+    def _copy(self) -> list[Instruction]:
+        self._copy_s = math.inf
+        if self.stage is None:
+            return []
+        parts = list(copies_of(self.topic, self.stage.spooled))
+        self.stage.spooled.clear()
+        return [Say(broker, part) for broker in self._in_step() if broker not in self._down for part in parts]
+
+    def _hand_spool_over(self, before: int, after: int) -> list[Instruction]:
+        """To those who come to process the topic, by the first of those who did."""
+        was, will = self.routes.get(before), self.routes.get(after)
+        if was is None or will is None or self.stage is None:
+            return []
+        present = [broker for broker in was.takes if broker not in self.lost]
+        if was.processor is None or present[:1] != [self.broker]:
+            return []
+        return [each for broker in keep_in_step(will) if broker not in was.takes for each in self._whole_spool(broker)]
+
+    def _whole_spool(self, broker: str) -> list[Instruction]:
+        if self.stage is None or broker not in self._in_step():
+            return []
+        kept = (each for each in self.stage.spool.since(0) if each.sequenced)  # of the others a repeat is not known
+        return [Say(broker, part) for part in copies_of(self.topic, kept)]
 
     def _hold(self, now: float, seconds: float) -> list[Instruction]:
         """Publishers registered here are asked to wait, again and again while it is so, or to go on."""
@@ -441,9 +496,10 @@ class Forwarder:
         if path is None:
             return []
         path.up = True
+        copies = self._whole_spool(target)
         if path.whole:
-            return [Send(target, framed) for framed in path.unconfirmed]
-        return self._break(target)
+            return [*(Send(target, framed) for framed in path.unconfirmed), *copies]
+        return [*self._break(target), *copies]
 
     def own_lost(self) -> None:
         self._deaf = bool(self.attached or self.inlet)
@@ -456,7 +512,7 @@ class Forwarder:
     # Time
 
     def wake_s(self) -> float:
-        wake_s = min(self._launch_s, self.clients.next_s(), self._beat_s)
+        wake_s = min(self._launch_s, self.clients.next_s(), self._beat_s, self._copy_s)
         if self.stage is not None:
             wake_s = min(wake_s, self.stage.wake_s())
         if self._waits_for_quiet():
@@ -471,6 +527,8 @@ class Forwarder:
             out += [self._on_topic(Gone(self.topic, publisher)) for publisher in gone]
         if self.stage is not None:
             out += self.stage.tick(now)
+        if now >= self._copy_s:
+            out += self._copy()
         if now >= self._launch_s:
             self._launch_s = math.inf
             launch = Launch(self.topic, self.broker, self.incarnation, self._generation)

@@ -41,7 +41,7 @@ class Lease:
         self.timing = timing
         self.rules = rules
         self.route: Route | None = None
-        self.home: str | None = None
+        self.home: str | None = None  # where this client is at home: of a homed route it uses that broker
         self.sources: tuple[str, ...] = ()
         self.floor = 0
         self.lost: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Lease:
         self.asked_s = -math.inf if self._asked < len(self.candidates(())) else self.asked_s
 
     def welcome(self, message: Welcome) -> bool:
-        """Takes the agent's word; True when the route or the home changed. An older epoch changes nothing (rule 10)."""
+        """Takes the agent's word; True when the route changed. An older epoch changes nothing (rule 10)."""
         self._learn_ring(message.ring_version, message.ring)
         if self.route is not None and message.route.epoch < self.route.epoch:
             return False
@@ -108,8 +108,8 @@ class Lease:
         self.floor = max(self.floor, message.floor)
         self.lost = message.lost
         self.sources = message.sources
-        changed = message.route != self.route or message.home != self.home
-        self.route, self.home = message.route, message.home
+        changed = message.route != self.route
+        self.route = message.route
         return changed
 
     def _learn_ring(self, version: int, brokers: tuple[str, ...]) -> None:

@@ -24,7 +24,7 @@ from nearcast.domain.errors import MoveRefused
 from nearcast.domain.log import TopicLog
 from nearcast.domain.processor import Processor
 from nearcast.domain.record import Phase, TopicRecord
-from nearcast.domain.route import Route, Strategy, brokers_of, route
+from nearcast.domain.route import Delegation, Route, Strategy, brokers_of, route
 from nearcast.wire.control import Ack, Prepare, Quiet, Release, Tell
 
 
@@ -133,13 +133,14 @@ class Move:
         eager: bool = True,
         log: TopicLog | None = None,
         processor: Processor | Same | None = SAME,
+        delegation: Delegation | Same | None = SAME,
     ) -> list[Instruction]:
         """Starts the next transition. One unfinished transition per topic: the one before must at least be draining.
 
         With `log`, the topic is persistent from the new epoch on. With `processor`, it is processed like that, or not.
-        Raises MoveRefused.
+        Of a homed route, `delegation` says who publishes elsewhere than at home. Raises MoveRefused, ConfigError.
         """
-        target, log = self.target(strategy, brokers, log, processor)
+        target, log = self.target(strategy, brokers, log, processor, delegation)
         routes = (*self.record.routes, target)
         leaving = tuple(broker for broker in self.record.leaving if broker in self.record.lost)
         return self._save(
@@ -152,6 +153,7 @@ class Move:
         brokers: tuple[str, ...],
         log: TopicLog | None = None,
         processor: Processor | Same | None = SAME,
+        delegation: Delegation | Same | None = SAME,
     ) -> tuple[Route, TopicLog | None]:
         """Where the next transition would lead; nothing begins. Raises MoveRefused."""
         if not (self.draining or self.finished):
@@ -160,7 +162,9 @@ class Move:
                 f" ({self.record.phase}); wait until it is draining"
             )
         kept = self.record.newest.processor if processor is SAME else processor
-        target = route(self.record.newest.epoch + 1, strategy, brokers, kept)
+        if delegation is SAME:
+            delegation = self._delegation(strategy, brokers)
+        target = route(self.record.newest.epoch + 1, strategy, brokers, kept, delegation)
         lost = [broker for broker in target.brokers if broker in self.record.lost]
         if lost:
             raise MoveRefused(f"topic {self.record.topic!r} cannot move to {lost[0]!r}: its agent does not answer")
@@ -178,6 +182,14 @@ class Move:
                 )
             log = log.opened(target.epoch, target.brokers[0])
         return target, log
+
+    def _delegation(self, strategy: Strategy, brokers: tuple[str, ...]) -> Delegation | None:
+        """What is left of the present one on these brokers."""
+        now = self.record.newest.delegation
+        if now is None or strategy is not Strategy.HOMED or now.cloud not in brokers:
+            return None
+        homes = tuple(home for home in now.homes if home in brokers)
+        return Delegation(now.cloud, homes) if homes else None
 
     def resume(self, term: int) -> list[Instruction]:
         """A new leader goes on where the one before stopped."""
@@ -388,7 +400,7 @@ class Move:
         record = self.record
         self.cancelled = record.newest.epoch
         current = record.current
-        back = route(record.newest.epoch + 1, current.strategy, current.brokers, current.processor)
+        back = route(record.newest.epoch + 1, current.strategy, current.brokers, current.processor, current.delegation)
         was_persistent = record.log is not None and record.log.segment(record.told) is not None
         log = None
         if record.log is not None and was_persistent:  # nobody was told of the segment that is given up

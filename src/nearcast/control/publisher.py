@@ -125,16 +125,25 @@ class Publisher:
     def welcome(self, message: Welcome, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         if self.lease.welcome(message) or not self.targets:
-            assert self.lease.route is not None
-            targets = self.lease.route.publish_to(self.id, self.lease.home)
-            inlet = self.lease.route.processor is not None
-            if targets != self.targets or inlet != self.inlet:
-                out += self._change_leg(targets, now, inlet=inlet)
+            out += self._go(now)
             self.epoch = self.lease.epoch
         if message.registered not in self.targets:
             return out
         self._registered = True
         return [*out, *self._farewells()] if message.asked_s >= self._leg_s else out
+
+    def rehome(self, broker: str, now: float) -> list[Instruction]:
+        """At home there from now on. Agents of a homed route forward between its brokers all the time: nobody asks."""
+        self.lease.home = broker
+        return self._go(now) if self.targets else []
+
+    def _go(self, now: float) -> list[Instruction]:
+        """To where the route wants us."""
+        route = self.lease.route
+        assert route is not None
+        targets, inlet = route.publish_to(self.id, self.lease.home), route.processor is not None
+        changed = targets != self.targets or inlet != self.inlet
+        return self._change_leg(targets, now, inlet=inlet) if changed else []
 
     def unsure(self, message: Unsure) -> None:
         self.lease.refused(message)

@@ -21,6 +21,13 @@ class Spool:
         self.count += 1
         self._kept.append(message)
 
+    def merge(self, copies: list[Message]) -> None:
+        """What others have spooled of the topic, behind what is here; each once, if it has a number to know it by."""
+        kept = {(each.publisher, each.seq) for each in self._kept}
+        for each in copies:
+            if not each.sequenced or (each.publisher, each.seq) not in kept:
+                self.append(each)
+
     def resize(self, size: int) -> None:
         """Another processor looks back on more, or on less."""
         if size != self.size:

@@ -96,6 +96,7 @@ class Stage:
         "broker",
         "counted",
         "spool",
+        "spooled",
         "topic",
         "wait_s",
         "waiting",
@@ -107,6 +108,7 @@ class Stage:
         self.wait_s = wait_s
         self.beat_s = beat_s
         self.spool = Spool()
+        self.spooled: deque[Message] = deque()  # here, and not yet copied to the others who process the topic
         self.waiting = 0  # messages that are to be processed, without the one that is
         self.counted = Processed(topic)
         self._queue: deque[tuple[Envelope, Processor | None, float]] = deque()
@@ -159,9 +161,14 @@ class Stage:
         else:
             self._count(processed=1)
             self._since = (self._since[0] + 1, self._since[1] + outcome.took_s)
-            self.spool.append(job.message)
+            self._spool(job)
             out = self._made(envelope, outcome.results)
         return [*out, *self._next(now)]
+
+    def copied(self, copies: list[Message], size: int) -> None:
+        """Others have spooled these."""
+        self.spool.resize(size)
+        self.spool.merge(copies)
 
     def reported(self) -> Processed:
         """As of now; the interval is the mean of the last reports that there was something in."""
@@ -199,6 +206,12 @@ class Stage:
             self._job = job, envelope
             out.append(Process(job))
         return out + self._say_cut(now)
+
+    def _spool(self, job: Job) -> None:
+        self.spool.append(job.message)
+        self.spooled.append(job.message)
+        while len(self.spooled) > job.processor.spool:
+            self.spooled.popleft()  # nobody looks back so far
 
     def _leave_out(self, envelope: Envelope) -> bool:
         """Its number comes out in its turn; False when it has none, or when even that is too much."""

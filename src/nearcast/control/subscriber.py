@@ -106,6 +106,12 @@ class Subscriber:
         out += self._renewed(now)
         return out + self.streams.settle(self._view(), now)
 
+    def rehome(self, broker: str, now: float) -> list[Instruction]:
+        """At home there from now on: it moves there as it does when the topic moves, behind a barrier (rule 3)."""
+        before = self.wanted
+        self.lease.home = broker
+        return [*self._relocate(now), *self._progress(now)] if self.wanted != before else []
+
     def unsure(self, message: Unsure) -> None:
         self.lease.refused(message)
 
@@ -192,7 +198,7 @@ class Subscriber:
         match notice:
             case Switch(topic, route, sources, floor, lost, addresses):
                 never = -math.inf  # a notice to all renews nobody's lease
-                told = Welcome(topic, route, sources, floor, lost, 0.0, never, 0, (), self.lease.home)
+                told = Welcome(topic, route, sources, floor, lost, 0.0, never, 0, ())
                 known = [Learn(addresses)] if addresses else []
                 return [*known, *self.welcome(told, via, now)]
             case Marker(source=source, ended=ended):

@@ -17,6 +17,7 @@ class Timing:
     retry_s: float = 1.0  # an unanswered question is asked again, elsewhere; markers are merged for no longer
     beat_s: float = 1.0  # rule 4: an idle forwarding path shows its counter this often
     idle_s: float = 0.5  # rule 6: an idle publisher announces its high-water mark, then ever more seldom
+    copy_s: float = 0.02  # how long what homes spool is put together before it is copied to the others
     transit_s: float = 2.0  # how long a message may be under way; widens a reported discontinuity
 
     @property

@@ -46,7 +46,7 @@ from nearcast.domain.placing import places_of
 from nearcast.domain.processor import Processor
 from nearcast.domain.record import TopicRecord
 from nearcast.domain.ring import Ring
-from nearcast.domain.route import Route, Strategy, brokers_of
+from nearcast.domain.route import Delegation, Route, Strategy, brokers_of
 from nearcast.domain.snapshot import Snapshot
 from nearcast.domain.topic import validate_topic
 from nearcast.store.store import Store
@@ -203,14 +203,16 @@ class Coordinator:
         stay: bool = False,
         log: TopicLog | None = None,
         processor: Processor | Same | None = SAME,
+        delegation: Delegation | Same | None = SAME,
     ) -> None:
         """Starts a move and returns at once. Raises MoveRefused, or LeaseLost when this coordinator does not lead.
 
         `stay`: the topic is there already, which is not refused where a broker takes nothing new. `log`: it becomes
-        persistent with this move; `processor`: it is processed like that from then on, or not any more.
+        persistent with this move; `processor`: it is processed like that from then on, or not any more; `delegation`:
+        who publishes elsewhere than at home.
         """
         self._must_take(topic, brokers, stay=stay)
-        self._moves.begin(topic, strategy, brokers, eager=eager, log=log, processor=processor)
+        self._moves.begin(topic, strategy, brokers, eager=eager, log=log, processor=processor, delegation=delegation)
 
     def foreseen(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> tuple[Route, Route]:
         """Where the topic is, and where `begin` would bring it; nothing begins. Raises as `begin` does."""
@@ -238,13 +240,16 @@ class Coordinator:
         stay: bool = False,
         log: TopicLog | None = None,
         processor: Processor | Same | None = SAME,
+        delegation: Delegation | Same | None = SAME,
     ) -> int:
         """Moves a topic and returns its epoch when every agent has been told; clients follow by themselves.
 
         Raises as `begin` does; also MoveRefused when a new broker's agent was lost before anybody was told, and
         LeaseLost when this coordinator stopped leading meanwhile.
         """
-        self.begin(topic, strategy, brokers, eager=eager, stay=stay, log=log, processor=processor)
+        self.begin(
+            topic, strategy, brokers, eager=eager, stay=stay, log=log, processor=processor, delegation=delegation
+        )
         return await self._moves.told(topic)
 
     def snapshot(self, planned_s: float | None, held: Collection[str] = (), relieved: Collection[str] = ()) -> Snapshot:

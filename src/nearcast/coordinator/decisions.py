@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from nearcast.control.move import Move
+from nearcast.control.move import SAME, Move, Same
 from nearcast.control.timing import Timing
 from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.places import BrokerPlaces
@@ -19,7 +19,7 @@ from nearcast.domain.placing import candidates_for
 from nearcast.domain.plan import Forecast
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.ring import Ring
-from nearcast.domain.route import Route, Strategy
+from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.domain.slo import Slo
 from nearcast.domain.whereabouts import BrokerPlace, TopicPlace
 from nearcast.transport.clock import Clock
@@ -57,7 +57,15 @@ class Deciding(Protocol):
     @property
     def moves(self) -> dict[str, Move]: ...
 
-    async def move(self, topic: str, strategy: Strategy, brokers: tuple[str, ...], *, eager: bool = True) -> int:
+    async def move(
+        self,
+        topic: str,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        *,
+        eager: bool = True,
+        delegation: Delegation | Same | None = SAME,
+    ) -> int:
         """Raises MoveRefused or LeaseLost."""
         ...
 
@@ -84,14 +92,21 @@ class Decisions:
         self._writing = False
 
     async def move(
-        self, topic: str, strategy: Strategy, brokers: tuple[str, ...], why: Why, *, eager: bool = True
+        self,
+        topic: str,
+        strategy: Strategy,
+        brokers: tuple[str, ...],
+        why: Why,
+        *,
+        eager: bool = True,
+        delegation: Delegation | Same | None = SAME,
     ) -> int:
         """Moves the topic as the leader does, and raises what it raises."""
         before = self._open.get(topic)
         opened = self.begun(topic, strategy, brokers, why, self._route(topic))
         opened.awaited = True
         try:
-            epoch = await self._leader.move(topic, strategy, brokers, eager=eager)
+            epoch = await self._leader.move(topic, strategy, brokers, eager=eager, delegation=delegation)
         except LeaseLost:
             raise  # the next leader goes on with it
         except NearcastError as error:

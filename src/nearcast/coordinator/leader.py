@@ -13,7 +13,7 @@ from nearcast.domain.broker import Book
 from nearcast.domain.log import TopicLog
 from nearcast.domain.processor import Processor
 from nearcast.domain.ring import Ring
-from nearcast.domain.route import Route, Strategy
+from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.wire.control import ToAgent
 
 
@@ -68,6 +68,7 @@ class Leader(Protocol):
         stay: bool = False,
         log: TopicLog | None = None,
         processor: Processor | Same | None = SAME,
+        delegation: Delegation | Same | None = SAME,
     ) -> int:
         """Raises MoveRefused or LeaseLost."""
         ...

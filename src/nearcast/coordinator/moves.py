@@ -12,7 +12,7 @@ from nearcast.domain.errors import Conflict, LeaseLost, MoveRefused, StoreDown
 from nearcast.domain.log import TopicLog
 from nearcast.domain.processor import Processor
 from nearcast.domain.record import Phase, TopicRecord
-from nearcast.domain.route import Route, Strategy
+from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 
@@ -72,10 +72,11 @@ class Moves:
         eager: bool,
         log: TopicLog | None,
         processor: Processor | Same | None = SAME,
+        delegation: Delegation | Same | None = SAME,
     ) -> None:
-        """Raises MoveRefused."""
+        """Raises MoveRefused, ConfigError."""
         move = self.machines.get(topic) or self._implied(topic)
-        begun = move.begin(strategy, brokers, eager=eager, log=log, processor=processor)
+        begun = move.begin(strategy, brokers, eager=eager, log=log, processor=processor, delegation=delegation)
         self.machines[topic] = move
         self.do(topic, begun)
 

@@ -21,7 +21,7 @@ from nearcast.domain.errors import (
 )
 from nearcast.domain.log import LogSpec
 from nearcast.domain.processor import Processor
-from nearcast.domain.route import Strategy
+from nearcast.domain.route import Delegation, Strategy
 from nearcast.domain.slo import Slo
 from nearcast.wire.brokers import BrokerDoing, BrokerOrder
 from nearcast.wire.control import (
@@ -85,11 +85,12 @@ class Operator:
         *,
         eager: bool = True,
         reason: str = "",
+        delegation: Delegation | None = None,
         timeout_s: float = 30.0,
     ) -> int:
         """Returns the new epoch when clients are being told. Raises MoveRefused, or LeaseLost when nobody leads."""
         number = next(self._numbers)
-        order = MoveOrder(topic, self.name, number, strategy, brokers, eager, reason)
+        order = MoveOrder(topic, self.name, number, strategy, brokers, eager, reason, delegation)
         outcome = await self._ask(order, number, Outcome, timeout_s)
         if outcome.refused:
             raise MoveRefused(outcome.refused)

@@ -48,7 +48,8 @@ def _described(order: Ordered) -> tuple[str, str]:
     """What is ordered, in words, and of what."""
     match order:
         case MoveOrder():
-            return f"move to {order.strategy.value} on {', '.join(order.brokers)}", f"topic {order.topic}"
+            delegated = f", delegated from {', '.join(order.delegation.homes)}" if order.delegation else ""
+            return f"move to {order.strategy.value} on {', '.join(order.brokers)}{delegated}", f"topic {order.topic}"
         case BrokerOrder():
             return f"{order.do} broker" if order.do != "cancel" else "cancel the drain", f"broker {order.broker}"
         case PromiseOrder():
@@ -125,7 +126,9 @@ class Orders:
                 case MoveOrder():
                     why = Why(OPERATOR, f"asked for by operator {order.asker}" + (order.reason and f": {order.reason}"))
                     decided = self._leader.decisions.move
-                    epoch = await decided(order.topic, order.strategy, order.brokers, why, eager=order.eager)
+                    epoch = await decided(
+                        order.topic, order.strategy, order.brokers, why, eager=order.eager, delegation=order.delegation
+                    )
                 case BrokerOrder():
                     await self._leader.brokers.carry_out(order)
                 case PromiseOrder():

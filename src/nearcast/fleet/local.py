@@ -25,7 +25,7 @@ from nearcast.wire.dialect import NEWEST
 CONFIG_FILE = "nearcast.toml"
 WAN_SOCKET = "wan.sock"
 RENTAL_SOCKET = "provisioner.sock"
-_MOST_SITES = 16
+_MOST_SITES = 32
 _MOST_SERVERS = 5
 
 

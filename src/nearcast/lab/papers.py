@@ -288,6 +288,7 @@ PAPERS: tuple[Paper, ...] = (
                 "Processed at the publisher's home, delivered through the subscriber's, delegated when that is full.",
             ),
             PaperClaim("REL-6", "reloc.scale", "Not in the paper", "RELOC at a size far beyond the paper's."),
+            PaperClaim("REL-7", "reloc.moves", "Not in the paper", "Homes change and delegate, and nothing is lost."),
         ),
     ),
 )

@@ -33,6 +33,8 @@ from nearcast.lab.experiments import (
     khare_sensitivity,
     khare_taxis,
     reloc_delay,
+    reloc_live,
+    reloc_moves,
     reloc_optimality,
     reloc_scale,
 )
@@ -72,6 +74,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         reloc_delay.CLUSTERS,
         reloc_delay.LOCALITY,
         reloc_delay.SPOOL,
+        reloc_live.EXPERIMENT,
+        reloc_moves.EXPERIMENT,
         reloc_optimality.EXPERIMENT,
         reloc_scale.EXPERIMENT,
     )

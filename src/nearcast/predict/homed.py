@@ -114,15 +114,18 @@ def theta_of(storage: Floats, load: Floats, most_storage: Floats, most_load: Flo
         return np.minimum(np.minimum(most_storage / storage, most_load / load), 1.0)
 
 
-def delays_of(area: Area, pattern: Pattern, home: Ints, theta: Floats, home_s: Floats) -> tuple[Floats, Floats]:
-    """D_i (equation 6) in two parts: the ways between clients and homes, and those between homes or by the cloud."""
+def delays_of(area: Area, pattern: Pattern, home: Ints, kept: Floats, home_s: Floats) -> tuple[Floats, Floats]:
+    """D_i (equation 6) in two parts: the ways between clients and homes, and those between homes or by the cloud.
+
+    `kept` is the part of each publication that is processed at home: theta of the server there.
+    """
     topics = len(area.spool)
     ways_s = np.bincount(pattern.heard, home_s[pattern.hearer], topics)[pattern.topic]
     own = _positions(pattern.client, pattern.topic, pattern.hearer, pattern.heard, topics) >= 0
     server = home[pattern.client]
     first_s = home_s[pattern.client] + pattern.share * (ways_s - np.where(own, home_s[pattern.client], 0.0))
     between_s = pattern.share * _sums_between(area, pattern, home, server)
-    second_s = 2.0 * area.cloud_s * (1.0 - theta[server]) + theta[server] * between_s
+    second_s = 2.0 * area.cloud_s * (1.0 - kept) + kept * between_s
     return first_s, second_s
 
 
@@ -156,7 +159,7 @@ def delay_of(area: Area, home: Ints, pattern: Pattern | None = None) -> Delay:
         raise SnapshotError(f"snapshot: client {area.clients[at]!r} {why}: there is no delay to tell")
     storage, load = storage_of(area, home), load_of(area, home)
     theta = theta_of(storage, load, area.storage, area.compute)
-    first_s, second_s = delays_of(area, pattern, home, theta, home_s)
+    first_s, second_s = delays_of(area, pattern, home, theta[home[pattern.client]], home_s)
     y1_s, y2_s = (float(each.mean()) if len(each) else 0.0 for each in (first_s, second_s))
     return Delay(first_s + second_s, y1_s + y2_s, y1_s, y2_s, storage, load, theta, home_s)
 

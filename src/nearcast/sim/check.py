@@ -151,7 +151,7 @@ class _Index:
                 return index
             elif kind == "unsequenced":
                 index.unsequenced += 1
-            elif kind not in {"fault", "move", "unsubscribed"}:
+            elif kind not in {"fault", "move", "home", "unsubscribed"}:
                 index.add_change(kind, event[1], event[2], *event[3:])
         raise ValueError("the history has no end: call finished() once the run has settled, then check it")
 

@@ -26,6 +26,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "discontinuity": ("subscription", "topic", "broker", "from_s", "to_s"),
     "fault": ("text",),
     "move": ("topic", "epoch", "phase"),
+    "home": ("client", "broker"),
     "finished": (),
 }
 
@@ -91,6 +92,10 @@ class History:
     def moved(self, time_s: float, topic: str, epoch: int, phase: str) -> None:
         """A note for the reader of a trace: a move of `topic` to `epoch` entered `phase`."""
         self._append(("move", time_s, topic, epoch, phase))
+
+    def rehomed(self, time_s: float, client: str, broker: str) -> None:
+        """A note for the reader of a trace: the client's home is this broker from now on."""
+        self._append(("home", time_s, client, broker))
 
     def finished(self, time_s: float) -> None:
         """The run is over and has settled: what is not here by now is missing."""

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nearcast.brokers.memory import ServerCosts, Wire
 from nearcast.control.move import SAME
@@ -10,7 +10,7 @@ from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
 from nearcast.domain.errors import LeaseLost, MoveRefused
 from nearcast.domain.processor import Language, Processor
-from nearcast.domain.route import Strategy
+from nearcast.domain.route import Delegation, Strategy
 from nearcast.sim.deployment import Deployment, SimClient
 from nearcast.sim.elastic import Elastic
 from nearcast.sim.history import History
@@ -24,6 +24,7 @@ TIMING = Timing(
 
 _DELAYS_S = (0.001, 0.01, 0.05, 0.2)
 _BURSTS = (1, 2, 8, 20)
+_HOMED = 0.7  # the share of moves to homed routes, where it is about them
 _TAKES_S = (0.001, 0.01, 0.05)
 _CODE = "nearcast.processing.samples:passed_on"
 _PROCESSORS = (SAME, None, Processor(Language.PYTHON, _CODE), Processor(Language.PYTHON, _CODE, spool=2))
@@ -40,7 +41,8 @@ class Scale:
 
     With faults, `fault_settle_s` comes on top: the longest fault may begin in the last moment. `elastic`: servers are
     rented, drained and released meanwhile; `elastic_settle_s` is long enough for a last drain. `processed`: topics get
-    processors, others and none, as they move.
+    processors, others and none, as they move. `homed`: most routes are homed, clients change their homes, and some
+    homes delegate to others.
     """
 
     brokers: int = 4
@@ -56,7 +58,18 @@ class Scale:
     elastic: bool = False
     elastic_every_s: float = 1.5
     processed: bool = False
+    homed: bool = False
+    rehome_every_s: float = 0.1
     elastic_settle_s: float = 24.0
+
+
+HOMED = Scale(brokers=4, topics=4, clients=14, run_s=10.0, move_every_s=1.2, homed=True)
+"""Topics rest for long enough that homes change both while they do and while they move."""
+
+
+def homed_scale(seed: int) -> Scale:
+    """In every second seed topics are processed."""
+    return replace(HOMED, processed=bool(seed % 2))
 
 
 def run_seed(seed: int, *, faults: bool, rules: Rules = ALL_ON, scale: Scale | None = None) -> History:
@@ -101,6 +114,8 @@ class _Run:
         for _ in range(scale.clients):
             self._join()
         loops = [self._moves, self._churn, *([self._faults] if self.faults else [])]
+        if scale.homed:
+            loops.append(self._rehomes)
         settle_s = scale.settle_s + (scale.fault_settle_s if self.faults else 0.0)
         if scale.elastic:
             self.elastic = Elastic(deployment, random.Random(rng.getrandbits(64)), scale.elastic_every_s, self._rented)
@@ -191,16 +206,39 @@ class _Run:
             topic = self.rng.choice(self.topics)
             if leader is None or not leader.movable(topic):
                 continue
-            strategy = self.rng.choice(list(Strategy))
+            strategy = self._strategy()
             size = 1 if strategy is Strategy.SINGLE else self.rng.randint(1, 3)
             places = self.brokers if self.elastic is None else leader.brokers.present
             brokers = tuple(sorted(self.rng.sample(places, min(size, len(places)))))
             eager = self.rng.random() < 0.5
             processor = self.rng.choice(_PROCESSORS) if self.scale.processed else SAME
+            delegation = self._delegation(strategy, brokers)
             try:
-                leader.begin(topic, strategy, brokers, eager=eager, processor=processor)
+                leader.begin(topic, strategy, brokers, eager=eager, processor=processor, delegation=delegation)
             except (MoveRefused, LeaseLost):
                 continue
+
+    def _strategy(self) -> Strategy:
+        if self.scale.homed and self.rng.random() < _HOMED:
+            return Strategy.HOMED
+        return self.rng.choice(list(Strategy))
+
+    def _delegation(self, strategy: Strategy, brokers: tuple[str, ...]) -> Delegation | None:
+        """One of several homes is the cloud, and some of the others, or all, delegate to it; or none do."""
+        if not self.scale.homed or strategy is not Strategy.HOMED or len(brokers) == 1 or self.rng.random() < 0.5:
+            return None
+        cloud, *others = self.rng.sample(brokers, len(brokers))
+        return Delegation(cloud, tuple(sorted(others[: self.rng.randint(1, len(others))])))
+
+    async def _rehomes(self) -> None:
+        """Now and then somebody changes its home, to any broker, whether its topics are there or not."""
+        while not self.over:
+            await self.deployment.sleep(self.rng.expovariate(1 / self.scale.rehome_every_s))
+            client = self.deployment.clients[self.rng.choice(list(self.deployment.clients))]
+            if not client.process.clock.paused:
+                home = self.rng.choice(self.brokers)
+                self.deployment.history.rehomed(self.deployment.now, client.client.name, home)
+                client.client.set_home(home)
 
     # Faults
 

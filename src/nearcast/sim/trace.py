@@ -45,7 +45,7 @@ def _concerns(event: Event, finding: Finding, topic: str) -> bool:
             return bool(event[2] == finding.subscription and event[3] == finding.publisher)
         case "move":
             return bool(event[2] == topic)
-        case "fault":
+        case "fault" | "home":
             return True
         case "finished":
             return False

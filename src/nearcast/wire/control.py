@@ -15,7 +15,7 @@ import msgspec
 from nearcast.domain.broker import Addresses
 from nearcast.domain.errors import ConfigError, MalformedControl
 from nearcast.domain.log import TopicLog
-from nearcast.domain.route import Route, Strategy
+from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.channels import FromFollowers, FromPipeline, Homing, ToFollower, ToPipeline
 from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
@@ -95,7 +95,6 @@ class Welcome(_Message, frozen=True):
     asked_s: float
     ring_version: int
     ring: tuple[str, ...]
-    home: str | None = None
     publisher: int = 0  # which of the client's machines asked; 0 for its subscriber
     registered: str = ""  # the broker whose agent now holds a lease on the asker, and would miss it; "" for none
     addresses: Addresses = ()
@@ -146,6 +145,21 @@ class Launch(_Message, frozen=True):
     origin: str
     incarnation: int
     generation: int
+
+
+class Spooled(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One message of a topic's spool; publisher 0 for one that came without a number."""
+
+    publisher: int
+    seq: int
+    sent_ns: int
+    payload: bytes
+
+
+class Copies(_Message, frozen=True):
+    """These have been spooled at the sender's: who processes the topic too has them in its spool from now on."""
+
+    messages: tuple[Spooled, ...]
 
 
 # agent -> everyone attached to the topic
@@ -299,6 +313,7 @@ class MoveOrder(_Message, frozen=True):
     brokers: tuple[str, ...]
     eager: bool = True
     reason: str = ""
+    delegation: Delegation | None = None
 
 
 class DryRun(msgspec.Struct, frozen=True, tag=True):
@@ -362,7 +377,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
 
 
 OnTopic = Switch | Marker | Beat | Gone | Broken
-ToAgent = Hello | Bye | Ask | Launch | Prepare | Tell | Release | RingChange | Renew
+ToAgent = Hello | Bye | Ask | Launch | Copies | Prepare | Tell | Release | RingChange | Renew
 ToClient = Welcome | Unsure | Generation | Hold
 Order = (
     MoveOrder

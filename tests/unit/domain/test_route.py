@@ -3,7 +3,7 @@
 import pytest
 
 from nearcast.domain.errors import ConfigError
-from nearcast.domain.route import Route, Strategy, brokers_of, route
+from nearcast.domain.route import Delegation, Route, Strategy, brokers_of, route
 
 THREE = ("H0", "H1", "H2")
 
@@ -72,3 +72,30 @@ def test_only_a_homed_route_of_several_brokers_forwards_when_nothing_moves() -> 
 def test_the_brokers_of_several_routes_are_sorted_and_distinct() -> None:
     routes = (route(1, Strategy.HOMED, ("H2", "H1")), route(2, Strategy.SINGLE, ("H1",)))
     assert brokers_of(routes) == ("H1", "H2")
+
+
+def test_whoever_is_at_a_home_that_delegates_publishes_at_the_cloud_and_hears_at_home() -> None:
+    delegated = Route(1, Strategy.HOMED, ("H0", "H1", "H2"), delegation=Delegation("H2", ("H0",)))
+    assert delegated.publish_to(0, "H0") == ("H2",)
+    assert delegated.publish_to(0, None) == ("H2",)  # its key gives H0
+    assert delegated.publish_to(0, "H1") == ("H1",)
+    assert delegated.attach_to(0, "H0") == ("H0",)
+    assert delegated.takes == ("H1", "H2")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "cloud", "homes", "why"),
+    [
+        (Strategy.ALL_SUBSCRIBERS, "H0", ("H1",), "has no homes that could delegate"),
+        (Strategy.HOMED, "H9", ("H1",), "'H9' is part of a delegation, but not of the route"),
+        (Strategy.HOMED, "H0", ("H1", "H9"), "'H9' is part of a delegation"),
+        (Strategy.HOMED, "H0", ("H0",), "cannot delegate to itself"),
+        (Strategy.HOMED, "H0", (), "sorted, distinct and not empty"),
+        (Strategy.HOMED, "H0", ("H2", "H1"), "sorted, distinct and not empty"),
+    ],
+)
+def test_a_delegation_that_does_not_fit_its_route_is_refused(
+    strategy: Strategy, cloud: str, homes: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Route(1, strategy, ("H0", "H1", "H2"), delegation=Delegation(cloud, homes))

@@ -31,7 +31,7 @@ def sealed(body: bytes) -> bytes:
 
 
 def test_a_welcome_comes_back_as_it_was() -> None:
-    welcome = Welcome("t", ROUTE, ("H0",), 2, ("H2",), 10.0, 1.5, 4, ("H0", "H1"), "H1", 77)
+    welcome = Welcome("t", ROUTE, ("H0",), 2, ("H2",), 10.0, 1.5, 4, ("H0", "H1"), 77, "H1")
     assert unseal(seal(welcome, DIALECT), DIALECT) == welcome
 
 

@@ -7,7 +7,7 @@ import typer
 
 from nearcast.cli.output import print_json
 from nearcast.control.rules import ALL_ON, NAMES
-from nearcast.lab.experiments import dynamoth_reconfiguration
+from nearcast.lab.experiments import dynamoth_reconfiguration, reloc_moves
 
 
 def replay(
@@ -28,16 +28,20 @@ def replay(
 
     Exit code 1 when a message was lost without a report, repeated or out of order.
     """
-    if name != dynamoth_reconfiguration.NAME:
-        raise typer.BadParameter(f"{name!r} has no seeds to replay; {dynamoth_reconfiguration.NAME} has")
+    seeded = (dynamoth_reconfiguration.NAME, reloc_moves.NAME)
+    if name not in seeded:
+        raise typer.BadParameter(f"{name!r} has no seeds to replay; {' and '.join(seeded)} have")
+    if elastic and name != dynamoth_reconfiguration.NAME:
+        raise typer.BadParameter(f"{name} has no --elastic")
     if without is not None and without not in NAMES:
         raise typer.BadParameter(f"no rule {without!r}; rules are {', '.join(NAMES)}")
     from nearcast.sim.check import check  # noqa: PLC0415 other commands need no simulator
-    from nearcast.sim.reconfiguration import Scale, grace_s, run_seed  # noqa: PLC0415 likewise
+    from nearcast.sim.reconfiguration import Scale, grace_s, homed_scale, run_seed  # noqa: PLC0415 likewise
     from nearcast.sim.trace import first_finding, minimal_trace  # noqa: PLC0415 likewise
 
     rules = ALL_ON.without(without) if without else ALL_ON
-    recorded = run_seed(seed, faults=faults, rules=rules, scale=Scale(elastic=elastic))
+    scale = homed_scale(seed) if name == reloc_moves.NAME else Scale(elastic=elastic)
+    recorded = run_seed(seed, faults=faults, rules=rules, scale=scale)
     if history is not None:
         history.write_bytes(recorded.to_bytes())
     result = check(recorded, grace_s=grace_s(faults))

@@ -9,6 +9,7 @@ from nearcast.domain.area import NOWHERE
 from nearcast.domain.places import Ints
 from nearcast.domain.plan import Plan
 from nearcast.domain.snapshot import Snapshot
+from nearcast.predict.delegation import delay_by_topics
 from nearcast.predict.homed import Delay, delay_of
 
 _SHOWN = 40
@@ -34,9 +35,13 @@ def facts_of(snapshot: Snapshot, home: Ints) -> dict[str, Any] | None:
     if area is None or (home == NOWHERE).any():
         return None
     found = delay_of(area, home)
+    by_topics, whole = delay_by_topics(area, home)
+    left = whole.left / np.maximum(whole.publications, 1.0)
     clients = np.bincount(home, minlength=len(snapshot.brokers))
     return {
         **_sums(found),
+        "delegated_publications": round(whole.share, 6),
+        "y_by_topics_ms": round(1e3 * by_topics.y_s, 6),
         "homes": {name: snapshot.brokers[at] for name, at in zip(area.clients, home.tolist(), strict=True)},
         "servers": [
             {
@@ -47,6 +52,8 @@ def facts_of(snapshot: Snapshot, home: Ints) -> dict[str, Any] | None:
                 "load": float(found.load[at]),
                 "load_limit": _known(area.compute[at]),
                 "theta": round(float(found.theta[at]), 6),
+                "delegated_topics": [snapshot.topics[each] for each in whole.topic[whole.server == at].tolist()],
+                "delegated_publications": round(float(left[at]), 6),
             }
             for at, name in enumerate(snapshot.brokers)
         ],
@@ -59,17 +66,23 @@ def show_facts(facts: dict[str, Any]) -> None:
         f"{facts['clients']} clients, {facts['publications']} publications; way to a home {facts['home_ms']:.3f} ms;"
         f" {facts['delegated']:.1%} of what is stored is left to the cloud"
     )
+    if facts["delegated_publications"]:
+        print(
+            f"by whole topics: {facts['delegated_publications']:.1%} of the publications are delegated,"
+            f" Y {facts['y_by_topics_ms']:.3f} ms"
+        )
     rows = [
         (
             each["server"],
             str(each["clients"]),
             _of(each["storage"], each["storage_limit"]),
             _of(each["load"], each["load_limit"]),
-            f"{each['theta']:.3f}",
+            f"{1.0 - each['theta']:.1%}",
+            f"{each['delegated_publications']:.1%}",
         )
         for each in facts["servers"][:_SHOWN]
     ]
-    print_table(("server", "clients", "storage", "load", "theta"), rows)
+    print_table(("server", "clients", "storage", "load", "1 - theta", "delegated"), rows)
     if len(facts["servers"]) > _SHOWN:
         print(f"and {len(facts['servers']) - _SHOWN} more; --json has them")
 

@@ -145,7 +145,7 @@ def _measure_virtual(settings: RunSettings, progress: Progress) -> Outcome:
             "gaps": sum(row.gaps for row in rows),
             "discontinuities": sum(row.discontinuities for row in rows),
             "longest_pause_s": max(row.longest_pause_s for row in rows),
-            "replay": [replay_command(row.seed, settings.faults, settings.elastic) for row in rows if _failed(row)],
+            "replay": [replay_command(row.seed, settings.faults, settings.elastic) for row in rows if failed(row)],
         },
         tables={"seeds": Table(SeedRow._fields, tuple(tuple(row) for row in rows))},
         figures={"pauses": partial(_draw_pauses, rows)},
@@ -171,7 +171,10 @@ def _judge_without_barrier(seed: int) -> SeedRow:
 
 def _row(seed: int, *, faults: bool, without: str, elastic: bool = False) -> SeedRow:
     rules = ALL_ON.without(without) if without else ALL_ON
-    history = run_seed(seed, faults=faults, rules=rules, scale=Scale(elastic=elastic))
+    return row_of(seed, run_seed(seed, faults=faults, rules=rules, scale=Scale(elastic=elastic)), faults=faults)
+
+
+def row_of(seed: int, history: History, *, faults: bool) -> SeedRow:
     result: CheckResult = check(history, grace_s=grace_s(faults))
     return SeedRow(
         seed,
@@ -193,7 +196,7 @@ def replay_command(seed: int, faults: bool, elastic: bool = False) -> str:
     return f"nearcast lab replay {NAME} --seed {seed}{' --faults' if faults else ''}{' --elastic' if elastic else ''}"
 
 
-def _failed(row: SeedRow) -> bool:
+def failed(row: SeedRow) -> bool:
     return bool(row.lost or row.duplicated or row.reordered or row.invented)
 
 
