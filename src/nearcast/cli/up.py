@@ -66,6 +66,9 @@ def start_fleet(
             show_default=False,
         ),
     ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Servers let in anybody on this machine: for benchmarks.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start servers, agents and coordinators on this machine, and keep them running until Ctrl-C.
@@ -89,6 +92,7 @@ def start_fleet(
             rebalance={} if policy is None else {"policy": policy, "every_s": _EVERY_S},
             web=web and find_spec("starlette") is not None and find_spec("prometheus_client") is not None,
             port=port or 0,
+            secure=not insecure,
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
@@ -100,6 +104,7 @@ def start_fleet(
             "--cluster": cluster,
             "--policy": policy,
             "--port": port,
+            "--insecure": insecure or None,
         }
         for option, given in ours.items():
             if given is not None:

@@ -30,7 +30,11 @@ servers = []                          # optional: likewise
 [tls]                                 # optional: for tls:// and rediss:// addresses
 ca_file = "ca.pem"
 
-[added]                               # optional: how brokers that are added later let this process in
+[access.client]                       # optional: how servers let a client in; likewise access.agent, access.coordinator
+user = "client"
+password_file = "credentials/client"  # or NEARCAST_CLIENT_PASSWORD: addresses with a user of their own keep that
+
+[added]                               # optional: how brokers that are added later let this process in, if otherwise
 user = "nearcast"
 password = "secret"                   # or NEARCAST_ADDED_PASSWORD
 
@@ -83,6 +87,7 @@ from nearcast.policies.epulsar import ALL_PAIRS
 from nearcast.policies.epulsar import NAME as EPULSAR
 from nearcast.policies.settings import Settings
 from nearcast.predict.latency_model import model_from_json
+from nearcast.transport.access import NOBODY, Access, RawAccess, Role, access_of
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.transport.http import parse_address
 from nearcast.wire.dialect import NEWEST, Dialect
@@ -152,6 +157,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sampled_messages: Annotated[int, msgspec.Meta(ge=1)] = 250
     way: tuple[_Way, ...] = ()
     tls: _Tls | None = None
+    access: dict[str, RawAccess] = {}
     added: _Added = _Added()
     provisioner: _Provisioner = _Provisioner()
     pipeline: _Pipeline = _Pipeline()
@@ -169,14 +175,6 @@ class BrokerAt:
     monitor: str | None = None
     most: Resources = UNKNOWN
     servers: tuple[Endpoint, ...] = ()  # of its cluster, beyond the first
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How brokers that are added later let this process in."""
-
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ class Config:
     analyzer: bool = True
     loop: LoopSettings = field(default_factory=LoopSettings)
     tls: Tls | None = None
-    access: Access = Access()
+    access: Access = NOBODY  # to brokers that are added later, if otherwise than `own`
     provisioner: Path | None = None  # the socket on which servers can be asked for
     minimum: int = 1
     sampled_topics: int = 4
@@ -213,6 +211,25 @@ class Config:
     tables: Path = Path("pipeline")  # the folder of the pipeline
     homes: HomesSettings = field(default_factory=HomesSettings)
     web: Web = Web()
+    own: Access = NOBODY  # who this process is to every server whose address does not say otherwise
+    roles: Mapping[str, RawAccess] = field(default_factory=dict)
+
+    def acting(self, role: Role) -> "Config":
+        """As a process of this role uses it; a file that is loaded is a client's. Raises ConfigError when servers ask
+        who it is and the role's password cannot be read.
+        """
+        own = access_of(role, self.roles, self.path)
+
+        def let_in(endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+            return tuple(own.let_in(each, self.own) for each in endpoints)
+
+        brokers = {
+            name: replace(at, endpoint=own.let_in(at.endpoint, self.own), servers=let_in(at.servers))
+            for name, at in self.brokers.items()
+        }
+        ways = {key: let_in(endpoints) for key, endpoints in self.ways.items()}
+        control = own.let_in(self.control, self.own)
+        return replace(self, own=own, control=control, brokers=brokers, ways=ways)
 
     @property
     def counts(self) -> bool:
@@ -253,7 +270,8 @@ class Config:
     def added(self, url: str) -> Endpoint:
         """A broker that is not in the file, as this process reaches it. Raises ConfigError for what is no address."""
         endpoint = _endpoint(url, self.tls, "an address")
-        return replace(endpoint, user=self.access.user, password=self.access.password)
+        access = self.own if self.access == NOBODY else self.access
+        return replace(endpoint, user=access.user, password=access.password)
 
 
 def find_config(path: Path | None = None) -> Path:
@@ -294,7 +312,10 @@ def load_config(path: Path | None = None) -> Config:
     socket = None if raw.provisioner.socket is None else path.parent / raw.provisioner.socket
     if raw.provisioner.minimum < 1:
         raise ConfigError(f"{path}: provisioner.minimum is {raw.provisioner.minimum}; at least one broker must stay")
-    return Config(
+    for role in raw.access:
+        if role not in {*Role}:
+            raise ConfigError(f"{path}: access.{role} is not known; one of {', '.join(Role)}")
+    config = Config(
         raw.name,
         dialect,
         control,
@@ -313,7 +334,9 @@ def load_config(path: Path | None = None) -> Config:
         (path.parent / raw.pipeline.folder).absolute(),
         _homes(raw, path),
         _web(raw.web, path),
+        roles=raw.access,
     )
+    return config.acting(Role.CLIENT) if Role.CLIENT in raw.access else config
 
 
 def new_key() -> str:
