@@ -13,6 +13,7 @@ import typer
 
 from nearcast.cli.options import AsJson
 from nearcast.cli.output import print_json
+from nearcast.cli.token import dashboard_link
 from nearcast.fleet.local import LocalSpec, launch, launch_own, renting_for
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.policies.registry import policy_named
@@ -151,6 +152,10 @@ async def _serve(
         say(f"{len(children)} processes run: {', '.join(child.name for child in children)}")
         say(f"configuration: {config}    logs: {state / 'logs'}")
         pages = [str(child.facts["web"]) for child in children if "web" in child.facts]
+        if sys.stderr.isatty():  # a log keeps what it is told: there the link is left to `nearcast token link`
+            pages = [dashboard_link(page, load_config(config)) for page in pages]
+        elif pages:
+            pages[-1] += "    (`nearcast token link` prints links that let you in)"
         say(f"dashboard: {'  or  '.join(pages)}" if pages else "no dashboard: pip install 'nearcast[web]' for one")
         say(
             "try `nearcast status`, `nearcast sub hello` and, elsewhere, `nearcast pub hello world`; Ctrl-C ends it all"

@@ -12,7 +12,7 @@ from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.commands import CommandSpec, own_command
-from nearcast.fleet.credentials import FOLDER, PEER, kept_secret, role_passwords
+from nearcast.fleet.credentials import FOLDER, PEER, TOKENS, kept_secret, make_tokens, role_passwords
 from nearcast.fleet.permissions import Guard
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.rental import Rental, RentalSpec, renting
@@ -45,7 +45,8 @@ class LocalSpec:
     configuration says that further servers can be had (see `rental.renting`, which provides them). `rebalance`,
     `homes` and `timing` are the tables of that name in the configuration. With `web`, coordinators serve API and
     dashboard, the first of them at `port` and each other at the next one (0: at free ones), and agents their metrics.
-    Servers let in the roles of `fleet.permissions`, with passwords that are made here; without `secure`, anybody.
+    Servers let in the roles of `fleet.permissions`, with passwords that are made here, and API and dashboard those who
+    have one of the tokens that are made here; without `secure`, anybody.
     """
 
     sites: int = 3
@@ -116,6 +117,8 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
         argv = (sys.executable, "-m", "nearcast.fleet.wan_main", str(plan))
         await supervisor.start(CommandSpec("wan", "wan", argv))
     kept_secret(state / "key", new_key)
+    if spec.web and spec.secure:
+        make_tokens(state)
     config = state / CONFIG_FILE
     config.write_text(_config_text(spec, bus.endpoint.url, sites, links))
     ports = [spec.port + number if spec.port else free_port() for number in range(spec.coordinators)]
@@ -216,6 +219,7 @@ def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tu
             parts.append(f"servers = {json.dumps(further)}")
     if spec.web:
         parts.append(f'\n[web]\nmetrics = "{HOST}:0"')
+        parts += [f'tokens_file = "{TOKENS}"'] if spec.secure else []
     if spec.rents:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
     for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance), ("homes", spec.homes)):

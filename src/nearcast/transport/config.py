@@ -45,6 +45,7 @@ minimum = 1                           # brokers that are never drained
 [web]                                 # optional: without it, nothing is served over HTTP
 address = "127.0.0.1:8790"            # of each coordinator: API, dashboard, metrics; port 0 is a free one
 metrics = "127.0.0.1:0"               # optional: of each agent and pipeline, its metrics
+tokens_file = "credentials/tokens"    # who may use API and dashboard; without it anybody, and on loopback only
 
 [pipeline]                            # optional: of feeds and datasets
 folder = "pipeline"                   # where tables are: every process of Spark must see it by this name
@@ -144,6 +145,7 @@ class _Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Web(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str | None = None
     metrics: str | None = None
+    tokens_file: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,10 +181,14 @@ class BrokerAt:
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """Where a coordinator serves its API and dashboard, and an agent or a pipeline its metrics: HOST:PORT, or None."""
+    """Where a coordinator serves its API and dashboard, and an agent or a pipeline its metrics: HOST:PORT, or None.
+
+    `tokens`: the file of those who may use API and dashboard; None when anybody may.
+    """
 
     address: str | None = None
     metrics: str | None = None
+    tokens: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,7 +503,7 @@ def _web(raw: _Web, path: Path) -> Web:
             parse_address(value if value is not None else "localhost:0")
         except ConfigError as error:
             raise ConfigError(f"{path}: web.{key}: {error}") from error
-    return Web(raw.address, raw.metrics)
+    return Web(raw.address, raw.metrics, None if raw.tokens_file is None else path.parent / raw.tokens_file)
 
 
 def _key(raw: _File, path: Path) -> bytes:
