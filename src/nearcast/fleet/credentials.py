@@ -10,6 +10,7 @@ from nearcast.transport.tokens import ApiRole, Tokens, new_token
 
 FOLDER = "credentials"
 TOKENS = f"{FOLDER}/tokens"
+NOTICES = f"{FOLDER}/notices"  # the key with which agents sign
 PEER = "peer"  # what servers of one cluster know each other by
 
 

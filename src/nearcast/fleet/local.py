@@ -12,7 +12,7 @@ from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.commands import CommandSpec, own_command
-from nearcast.fleet.credentials import FOLDER, PEER, TOKENS, kept_secret, make_tokens, role_passwords
+from nearcast.fleet.credentials import FOLDER, NOTICES, PEER, TOKENS, kept_secret, make_tokens, role_passwords
 from nearcast.fleet.permissions import Guard
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.rental import Rental, RentalSpec, renting
@@ -23,6 +23,7 @@ from nearcast.fleet.wan_main import WanLink, WanPlan
 from nearcast.transport.access import Role
 from nearcast.transport.config import BUS, new_key
 from nearcast.transport.endpoint import NATS
+from nearcast.transport.notice_keys import new_notice_key, public_half
 from nearcast.wire.dialect import NEWEST
 
 CONFIG_FILE = "nearcast.toml"
@@ -120,7 +121,8 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     if spec.web and spec.secure:
         make_tokens(state)
     config = state / CONFIG_FILE
-    config.write_text(_config_text(spec, bus.endpoint.url, sites, links))
+    signed_by = public_half(kept_secret(state / NOTICES, new_notice_key)) if spec.secure else ""
+    config.write_text(_config_text(spec, bus.endpoint.url, sites, links, signed_by))
     ports = [spec.port + number if spec.port else free_port() for number in range(spec.coordinators)]
     await launch_own(supervisor, config, spec.brokers, spec.coordinators, ports if spec.web else ())
     return config
@@ -191,10 +193,13 @@ def _bus_links(spec: LocalSpec, url: str) -> tuple[WanLink, ...]:
     return tuple(WanLink(spec.site(site), BUS, url, free_port(), shape) for site, shape in enumerate(shapes))
 
 
-def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tuple[WanLink, ...]) -> str:
+def _config_text(
+    spec: LocalSpec, bus: str, sites: list[list[Server]], links: tuple[WanLink, ...], signed_by: str
+) -> str:
     parts = [
         "# Written by nearcast; clients read it.",
         'key_file = "key"',
+        *([f'notice_key = "{signed_by}"\nnotice_key_file = "{NOTICES}"'] if signed_by else []),
         *([f"protocol = {spec.protocol}"] if spec.protocol != NEWEST else []),
         *(["analyzer = false"] if not spec.analyzer else []),
         f'\n[control]\nurl = "{bus}"',

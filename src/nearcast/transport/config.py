@@ -2,6 +2,8 @@
 
 name = "drones"
 key_file = "key"                      # or NEARCAST_KEY: what control messages are signed with
+notice_key = "d75a9801..."            # optional: the public key by which agents' notices on topics are known
+notice_key_file = "notices"           # or NEARCAST_NOTICE_KEY: the private one, for agents alone
 protocol = 1                          # optional: the version to write while older software is still in the fleet
 analyzer = false                      # optional: clients do not count, agents do not report
 sampled_topics = 4                    # optional: so many topics of plain clients an agent listens to at a time,
@@ -91,11 +93,13 @@ from nearcast.predict.latency_model import model_from_json
 from nearcast.transport.access import NOBODY, Access, RawAccess, Role, access_of
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.transport.http import parse_address
-from nearcast.wire.dialect import NEWEST, Dialect
+from nearcast.transport.notice_keys import Checker, signing
+from nearcast.wire.dialect import NEWEST, Check, Dialect, Sign
 
 BUS = "_control"
 """The name by which links reach the control bus; no broker may have it."""
 
+_NOTICE_KEY = "NEARCAST_NOTICE_KEY"
 _PLACES = (Path("nearcast.toml"), Path(".nearcast/nearcast.toml"))
 
 
@@ -153,6 +157,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker: tuple[_Broker, ...]
     name: str = "nearcast"
     key_file: str | None = None
+    notice_key: str | None = None
+    notice_key_file: str | None = None
     protocol: int = NEWEST
     analyzer: bool = True
     sampled_topics: Annotated[int, msgspec.Meta(ge=0)] = 4
@@ -219,6 +225,7 @@ class Config:
     web: Web = Web()
     own: Access = NOBODY  # who this process is to every server whose address does not say otherwise
     roles: Mapping[str, RawAccess] = field(default_factory=dict)
+    notice_key: Path | None = None  # the file with which agents sign
 
     def acting(self, role: Role) -> "Config":
         """As a process of this role uses it; a file that is loaded is a client's. Raises ConfigError when servers ask
@@ -235,7 +242,9 @@ class Config:
         }
         ways = {key: let_in(endpoints) for key, endpoints in self.ways.items()}
         control = own.let_in(self.control, self.own)
-        return replace(self, own=own, control=control, brokers=brokers, ways=ways)
+        sign = _sign(self) if role is Role.AGENT and self.dialect.check is not None else None
+        dialect = replace(self.dialect, sign=sign)
+        return replace(self, own=own, control=control, brokers=brokers, ways=ways, dialect=dialect)
 
     @property
     def counts(self) -> bool:
@@ -311,7 +320,7 @@ def load_config(path: Path | None = None) -> Config:
     _must_be_bus(control, f"{path}: control.url")
     brokers = _brokers(raw.broker, tls, path)
     try:
-        dialect = Dialect(_key(raw, path), raw.protocol)
+        dialect = Dialect(_key(raw, path), raw.protocol, _check(raw))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     ways, timing = _ways(raw.way, brokers, tls, path), _timing(raw, path)
@@ -341,6 +350,7 @@ def load_config(path: Path | None = None) -> Config:
         _homes(raw, path),
         _web(raw.web, path),
         roles=raw.access,
+        notice_key=None if raw.notice_key_file is None else path.parent / raw.notice_key_file,
     )
     return config.acting(Role.CLIENT) if Role.CLIENT in raw.access else config
 
@@ -504,6 +514,30 @@ def _web(raw: _Web, path: Path) -> Web:
         except ConfigError as error:
             raise ConfigError(f"{path}: web.{key}: {error}") from error
     return Web(raw.address, raw.metrics, None if raw.tokens_file is None else path.parent / raw.tokens_file)
+
+
+def _check(raw: _File) -> Check | None:
+    try:
+        return None if raw.notice_key is None else Checker(raw.notice_key)
+    except ConfigError as error:
+        raise ConfigError(f"notice_key: {error}") from error
+
+
+def _sign(config: Config) -> Sign:
+    """Agents must have it where clients ask for it."""
+    text, where = os.environ.get(_NOTICE_KEY), _NOTICE_KEY
+    if text is None:
+        if config.notice_key is None:
+            raise ConfigError(f"{config.path}: notice_key_file is missing, and {_NOTICE_KEY} is not set: agents sign")
+        where = f"{config.path}: notice_key_file {str(config.notice_key)!r}"
+        try:
+            text = config.notice_key.read_text()
+        except OSError as error:
+            raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
+    try:
+        return signing(text)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _key(raw: _File, path: Path) -> bytes:
