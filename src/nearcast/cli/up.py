@@ -15,6 +15,7 @@ from nearcast.cli.options import AsJson
 from nearcast.cli.output import print_json
 from nearcast.cli.token import dashboard_link
 from nearcast.fleet.local import LocalSpec, launch, launch_own, renting_for
+from nearcast.fleet.quota import Quota
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.policies.registry import policy_named
 from nearcast.transport.config import Config, load_config
@@ -67,6 +68,9 @@ def start_fleet(
             show_default=False,
         ),
     ] = None,
+    connections: Annotated[
+        int | None, typer.Option(min=10, metavar="N", help="So many each broker takes at most; 10000 by default.")
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Servers let in anybody on this machine: for benchmarks.")
     ] = False,
@@ -94,6 +98,7 @@ def start_fleet(
             web=web and find_spec("starlette") is not None and find_spec("prometheus_client") is not None,
             port=port or 0,
             secure=not insecure,
+            quota=Quota() if connections is None else Quota(connections),
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
@@ -105,6 +110,7 @@ def start_fleet(
             "--cluster": cluster,
             "--policy": policy,
             "--port": port,
+            "--connections": connections,
             "--insecure": insecure or None,
         }
         for option, given in ours.items():

@@ -15,6 +15,7 @@ from nearcast.fleet.commands import CommandSpec, own_command
 from nearcast.fleet.credentials import FOLDER, NOTICES, PEER, TOKENS, kept_secret, make_tokens, role_passwords
 from nearcast.fleet.permissions import Guard
 from nearcast.fleet.ports import HOST, free_port
+from nearcast.fleet.quota import Quota
 from nearcast.fleet.rental import Rental, RentalSpec, renting
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.shape import Shape
@@ -47,7 +48,7 @@ class LocalSpec:
     `homes` and `timing` are the tables of that name in the configuration. With `web`, coordinators serve API and
     dashboard, the first of them at `port` and each other at the next one (0: at free ones), and agents their metrics.
     Servers let in the roles of `fleet.permissions`, with passwords that are made here, and API and dashboard those who
-    have one of the tokens that are made here; without `secure`, anybody.
+    have one of the tokens that are made here; without `secure`, anybody. `quota` is of each broker, where secure.
     """
 
     sites: int = 3
@@ -72,6 +73,7 @@ class LocalSpec:
     web: bool = False
     port: int = 0
     secure: bool = True
+    quota: Quota = field(default_factory=Quota)
 
     def __post_init__(self) -> None:
         if not 1 <= self.cluster <= _MOST_SERVERS:
@@ -102,7 +104,7 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     """Starts everything in order and returns the configuration file that clients use."""
     state = supervisor.state.resolve()
     passwords = role_passwords(state) if spec.secure else None
-    guard = None if passwords is None else Guard(passwords)
+    guard = None if passwords is None else Guard(passwords, quota=spec.quota)
     bus_guard = None if passwords is None else Guard(passwords, bus=True)
     bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True, guard=bus_guard))
     peers = kept_secret(state / FOLDER / PEER) if spec.secure and spec.cluster > 1 else None
@@ -143,7 +145,7 @@ async def launch_own(
 def renting_for(supervisor: Supervisor, spec: LocalSpec) -> AbstractAsyncContextManager[Rental]:
     """Servers like those that were launched. A rented one is reached directly, from wherever."""
     state = supervisor.state.resolve()
-    guard = Guard(role_passwords(state)) if spec.secure else None
+    guard = Guard(role_passwords(state), quota=spec.quota) if spec.secure else None
     rental = RentalSpec(spec.kind, state / CONFIG_FILE, spec.analyzer, spec.out_bytes_per_s, guard)
     return renting(supervisor, rental, state / RENTAL_SOCKET)
 

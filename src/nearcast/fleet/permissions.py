@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearcast.domain.topic import RESERVED_PREFIX
+from nearcast.fleet.quota import Quota
 from nearcast.transport.access import Role
 from nearcast.transport.endpoint import Endpoint
 from nearcast.wire.channels import PIPELINE_SUBJECT, channel_subject
@@ -51,10 +52,12 @@ _CONNECT = "+ping +hello +auth +quit +reset +client|setname +client|id"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Who is let in: each role's password. `bus`: it is the control bus, where clients have no business."""
+    """Who is let in: each role's password; and how much each may have. `bus`: it is the control bus, where clients have
+    no business."""
 
     passwords: Mapping[Role, str] = field(repr=False)
     bus: bool = False
+    quota: Quota = field(default_factory=Quota)
 
     @property
     def roles(self) -> tuple[Role, ...]:

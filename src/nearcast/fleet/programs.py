@@ -93,6 +93,10 @@ def nats_config(
         "ports_file_dir": str(data),
         "max_payload": _NATS_PAYLOAD_BYTES,
     }
+    if guard is not None:
+        quota = guard.quota
+        config |= {"max_connections": quota.connections, "max_subscriptions": quota.subscriptions}
+        config |= {"max_payload": quota.message_bytes, "max_pending": quota.unread_bytes}
     if output_bytes is not None:
         config["max_pending"] = output_bytes
     if monitor_port:
@@ -127,7 +131,8 @@ def redis_config(
     at: Endpoint, data: Path, *, tls: Tls | None, output_bytes: int | None = None, guard: Guard | None = None
 ) -> str:
     """Nothing is kept on disk: a broker's messages are gone with it, and are repaired by who published them."""
-    limit = _REDIS_PUBSUB_LIMIT if output_bytes is None else f"{output_bytes} 0 0"
+    unread_bytes = guard.quota.unread_bytes if guard is not None and output_bytes is None else output_bytes
+    limit = _REDIS_PUBSUB_LIMIT if unread_bytes is None else f"{unread_bytes} 0 0"
     lines = [
         f"bind {at.host}",
         f"port {0 if tls else at.port}",
@@ -145,6 +150,7 @@ def redis_config(
             "tls-auth-clients no",
         ]
     if guard is not None:
+        lines += [f"maxclients {guard.quota.connections}", f"proto-max-bulk-len {guard.quota.message_bytes}"]
         lines += redis_users(guard)
     elif at.password is not None:
         digest = hashlib.sha256(at.password.encode()).hexdigest()
