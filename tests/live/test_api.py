@@ -28,6 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     try:
         fleet.until_well()
         for page in pages(fleet):
+            TOKENS[page] = (fleet.state / "credentials" / "api-operator").read_text().strip()
             until(lambda page=page: ask(page, "/readyz")[0] == 200)
         yield fleet
     finally:
@@ -42,9 +43,12 @@ def pages(fleet: Fleet) -> list[str]:
     return facts(fleet, "web")
 
 
+TOKENS: dict[str, str] = {}  # of the operator, by page
+
+
 def ask(page: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
     data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json", **headers}
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKENS.get(page, '')}", **headers}
     request = urllib.request.Request(page + path, data, headers)  # noqa: S310  # ours, on loopback
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
@@ -92,7 +96,7 @@ def test_whatever_is_asked_as_its_document_says_is_answered_as_it_says_and_never
         def check(case: Any) -> None:
             if case.method == "POST":
                 case.query = {**(case.query or {}), "dry_run": True}
-            case.call_and_validate(checks=checks, timeout=20)
+            case.call_and_validate(checks=checks, timeout=20, headers={"Authorization": f"Bearer {TOKENS[page]}"})
 
         check()
         count += 1
@@ -184,6 +188,7 @@ def test_without_a_leader_what_is_not_known_is_not_told_as_known(tmp_path: Path)
     try:
         fleet.until_well()
         (page,) = pages(fleet)
+        TOKENS[page] = (fleet.state / "credentials" / "api-operator").read_text().strip()
         until(lambda: ask(page, "/readyz")[0] == 200)
         bus = fleet.children()["control"]
         os.kill(bus, signal.SIGSTOP)
@@ -194,3 +199,25 @@ def test_without_a_leader_what_is_not_known_is_not_told_as_known(tmp_path: Path)
     finally:
         os.kill(fleet.children()["control"], signal.SIGCONT)
         fleet.stop()
+
+
+def test_nobody_is_let_in_without_a_token_and_a_viewer_orders_nothing(served: Fleet) -> None:
+    """An expired token too: it is made with the command, and outlived."""
+    page = pages(served)[0]
+    viewer = (served.state / "credentials" / "api-viewer").read_text().strip()
+    made = served.run("token", "create", "brief", "--role", "operator", "--expires", "4s", "--json")
+    brief, made_s = f"Bearer {made.json['token']}", time.monotonic()
+    assert ask(page, "/api/v1/status", Authorization=brief)[0] == 200
+    status, said = ask(page, "/api/v1/brokers/b3/drain", {}, Authorization="")
+    assert (status, "a token is needed" in said["error"]) == (401, True)
+    assert ask(page, "/api/v1/status", Authorization=f"Bearer {viewer}")[0] == 200
+    status, said = ask(page, "/api/v1/brokers/b3/drain", {}, Authorization=f"Bearer {viewer}")
+    assert (status, said["error"]) == (403, "this needs the role operator; the token 'viewer' has the role viewer")
+    time.sleep(max(0.0, made_s + 4.0 - time.monotonic()))
+    status, said = ask(page, "/api/v1/brokers/b3/drain", {}, Authorization=brief)
+    assert (status, "the token 'brief' expired at" in said["error"]) == (401, True)
+    shown = json.dumps(served.ready) + (served.state / "fleet.json").read_text()
+    shown += "".join(log.read_text() for log in (served.state / "logs").iterdir())
+    secrets = [file.read_text().strip() for file in (served.state / "credentials").iterdir() if file.name != "tokens"]
+    assert len(secrets) == 5
+    assert not any(each in shown for each in secrets), "no log and no state has one"

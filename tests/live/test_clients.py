@@ -27,7 +27,7 @@ async def share_a_topic(path: Path, kind: str) -> None:
     async with asyncio.timeout(30), open_client(config) as client:
         await client.subscribe(TOPIC, ours.put_nowait)
         if kind == "nats":
-            plain = await nats.connect(home.url)
+            plain = await nats.connect(home.url, user=home.user, password=home.password)
 
             async def took(message: Msg) -> None:
                 theirs.put_nowait(message.data)
@@ -41,7 +41,7 @@ async def share_a_topic(path: Path, kind: str) -> None:
             heard = [await theirs.get(), await theirs.get()]
             await plain.close()
         else:
-            server = redis.asyncio.Redis(host=home.host, port=home.port)
+            server = redis.asyncio.Redis(host=home.host, port=home.port, username=home.user, password=home.password)
             async with server.pubsub() as listener:
                 await listener.subscribe(TOPIC)
                 await server.publish(TOPIC, b"from a plain client")

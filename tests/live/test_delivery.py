@@ -35,6 +35,7 @@ from nearcast.domain.execution import Execution
 from nearcast.pipeline.delivery import Delivery
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.store.store import ABSENT
+from nearcast.transport.access import Role
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, Config, load_config
 from nearcast.transport.web import serving
@@ -118,11 +119,15 @@ class Writer:
 async def delivering(config: Config, *channels: Writer) -> AsyncIterator[Delivery]:
     """As the pipeline's process does it, until it is killed."""
     clock = SystemClock()
-    store = NatsKvStore(config.control, name="pipeline", bucket="nearcast_pipeline")
+    store = NatsKvStore(config.acting(Role.COORDINATOR).control, name="pipeline", bucket="nearcast_pipeline")
     await store.open()
     try:
         delivery = Delivery(
-            connector(config.endpoints(), name="pipeline"), store, bus=BUS, dialect=config.dialect, clock=clock
+            connector(config.acting(Role.COORDINATOR).endpoints(), name="pipeline"),
+            store,
+            bus=BUS,
+            dialect=config.dialect,
+            clock=clock,
         )
         async with serving(delivery.routes) as url, delivery.running(url):
             await delivery.update(channels)
@@ -133,7 +138,7 @@ async def delivering(config: Config, *channels: Writer) -> AsyncIterator[Deliver
 
 async def commit(config: Config, writer: Writer, *, every_s: float, count: int) -> None:
     """Executions, each committed where whoever delivers sees it."""
-    store = NatsKvStore(config.control, name="writer", bucket="nearcast_pipeline")
+    store = NatsKvStore(config.acting(Role.COORDINATOR).control, name="writer", bucket="nearcast_pipeline")
     await store.open()
     try:
         for _ in range(count):

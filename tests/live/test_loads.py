@@ -58,7 +58,7 @@ async def plain_client(config: Config, kind: str, topic: str) -> AsyncIterator[P
     """Subscribed to the topic where the ring has it, with a way to publish there."""
     home = config.brokers[config.ring.owner(topic)].endpoint
     if kind == "nats":
-        plain = await nats.connect(home.url)
+        plain = await nats.connect(home.url, user=home.user, password=home.password)
 
         async def took(_message: object) -> None:
             pass
@@ -70,7 +70,10 @@ async def plain_client(config: Config, kind: str, topic: str) -> AsyncIterator[P
         await plain.close()
         return
     crew = Crew()
-    async with redis.asyncio.Redis(host=home.host, port=home.port) as server, server.pubsub() as listener:
+    async with (
+        redis.asyncio.Redis(host=home.host, port=home.port, username=home.user, password=home.password) as server,
+        server.pubsub() as listener,
+    ):
         await listener.subscribe(topic)
 
         async def listen() -> None:

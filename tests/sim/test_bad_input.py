@@ -28,7 +28,7 @@ from nearcast.wire.control import (
     seal,
 )
 from nearcast.wire.dialect import NEWEST, Dialect
-from nearcast.wire.envelope import HEADER_BYTES, MAGIC, decode, encode, notice
+from nearcast.wire.envelope import CONTROL, FORWARDED, HEADER_BYTES, MAGIC, decode, encode, notice
 
 StartFleet = Callable[..., Awaitable[Deployment]]
 Finish = Callable[[Deployment], Awaitable[CheckResult]]
@@ -172,6 +172,40 @@ async def test_a_forged_trail_is_at_worst_a_reported_discontinuity(start_fleet: 
         trail = rng.randbytes(20) + bytes((2,)) + names
         link.publish("t", MAGIC + bytes((NEWEST, 2)) + rng.randbytes(HEADER_BYTES - 4) + trail + b"spoiled")
     await keep_publishing(fleet, "t")
+    result = await finish(fleet)
+    assert not result.lost
+    assert not result.duplicated
+    assert not result.reordered
+
+
+@in_virtual_time
+async def test_replayed_notices_and_barriers_lose_and_repeat_nothing(start_fleet: StartFleet, finish: Finish) -> None:
+    """Somebody who may publish on the topic sends whatever notice it hears, at once, at every broker; and later again,
+    when the next move begins.
+    """
+    fleet = await start_fleet()
+    receiver = fleet.start_client("receiver")
+    await fleet.subscribe(receiver, "t")
+    links = [await plain_link(fleet, broker) for broker in ("b0", "b1", "b2")]
+    heard: list[bytes] = []
+
+    def replay(data: bytes) -> None:
+        if data.startswith(MAGIC) and data[3] & CONTROL and data not in heard:
+            heard.append(data)
+            for link in links:
+                link.publish("t", data)
+
+    for link in links:
+        await link.subscribe("t", replay)
+    for brokers in (("b1",), ("b2",), ("b0",), ("b1",)):
+        assert fleet.leader is not None
+        await fleet.leader.move("t", Strategy.SINGLE, brokers)
+        for link in links:
+            for data in heard[-50:]:
+                link.publish("t", data)
+        await keep_publishing(fleet, "t")
+        await fleet.sleep(30.0)
+    assert any(data[3] & FORWARDED for data in heard), "markers were carried over"
     result = await finish(fleet)
     assert not result.lost
     assert not result.duplicated

@@ -21,6 +21,7 @@ from nearcast.cli.options import ConfigFile
 from nearcast.control.forwarder import MOST_INCARNATIONS
 from nearcast.control.whereabouts import AGENT_PACE
 from nearcast.domain.errors import ConfigError
+from nearcast.transport.access import Role
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, BrokerAt, Config, load_config
 from nearcast.transport.directory import Directory
@@ -52,7 +53,7 @@ def run_agent(
 
     Prints one JSON line when it is connected to its broker and to the control bus.
     """
-    loaded = load_config(config)
+    loaded = load_config(config).acting(Role.AGENT)
     at = BrokerAt(loaded.added(url), "", capacity, monitor or None) if url else loaded.brokers.get(broker)
     if at is None:
         raise ConfigError(f"{loaded.path}: no broker {broker!r}; brokers are {', '.join(loaded.brokers)}: give --url")

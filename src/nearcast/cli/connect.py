@@ -9,26 +9,31 @@ from nearcast.coordinator import Operator
 from nearcast.coordinator.journal import BUCKET, Journal
 from nearcast.coordinator.records import Records
 from nearcast.store.nats_kv import NatsKvStore
+from nearcast.transport.access import Role
 from nearcast.transport.config import BUS, Config
 
 
 def operator_of(config: Config, role: str = "operator") -> Operator:
-    name = unique_name(role)
+    name, config = unique_name(role), config.acting(Role.COORDINATOR)
     return Operator(name, connector(config.endpoints(), name=name), bus=BUS, dialect=config.dialect)
 
 
 @asynccontextmanager
 async def records_of(config: Config) -> AsyncIterator[Records]:
     """Raises StoreDown when the store cannot be reached."""
-    async with _opened(NatsKvStore(config.control, name=unique_name("operator"))) as store:
+    async with _opened(_store(config, "nearcast")) as store:
         yield Records(store)
 
 
 @asynccontextmanager
 async def journal_of(config: Config) -> AsyncIterator[Journal]:
     """Raises StoreDown when the store cannot be reached."""
-    async with _opened(NatsKvStore(config.control, name=unique_name("operator"), bucket=BUCKET)) as store:
+    async with _opened(_store(config, BUCKET)) as store:
         yield Journal(store)
+
+
+def _store(config: Config, bucket: str) -> NatsKvStore:
+    return NatsKvStore(config.acting(Role.COORDINATOR).control, name=unique_name("operator"), bucket=bucket)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from nearcast.domain.broker import BrokerRecord, Presence
 from nearcast.domain.errors import ConfigError, StoreDown
 from nearcast.fleet.rental import LocalProvisioner
 from nearcast.store.nats_kv import NatsKvStore
+from nearcast.transport.access import Role
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, Config, load_config
 from nearcast.transport.http import parse_address
@@ -42,7 +43,7 @@ def run_coordinator(
 
     Prints one JSON line when it is connected to the control bus and the store.
     """
-    loaded = load_config(config)
+    loaded = load_config(config).acting(Role.COORDINATOR)
     address = web or loaded.web.address
     if address is not None:
         parse_address(address)

@@ -24,6 +24,7 @@ COMMANDS = {
     "broker": "broker.app:app",
     "plan": "plan.app:app",
     "rebalance": "rebalance.app:app",
+    "token": "token:app",
     "dataset": "dataset.app:app",
     "feed": "feed.app:app",
     "channel": "channel.app:app",

@@ -13,7 +13,9 @@ import typer
 
 from nearcast.cli.options import AsJson
 from nearcast.cli.output import print_json
+from nearcast.cli.token import dashboard_link
 from nearcast.fleet.local import LocalSpec, launch, launch_own, renting_for
+from nearcast.fleet.quota import Quota
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.policies.registry import policy_named
 from nearcast.transport.config import Config, load_config
@@ -66,6 +68,12 @@ def start_fleet(
             show_default=False,
         ),
     ] = None,
+    connections: Annotated[
+        int | None, typer.Option(min=10, metavar="N", help="So many each broker takes at most; 10000 by default.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Servers let in anybody on this machine: for benchmarks.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start servers, agents and coordinators on this machine, and keep them running until Ctrl-C.
@@ -89,6 +97,8 @@ def start_fleet(
             rebalance={} if policy is None else {"policy": policy, "every_s": _EVERY_S},
             web=web and find_spec("starlette") is not None and find_spec("prometheus_client") is not None,
             port=port or 0,
+            secure=not insecure,
+            quota=Quota() if connections is None else Quota(connections),
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
@@ -100,6 +110,8 @@ def start_fleet(
             "--cluster": cluster,
             "--policy": policy,
             "--port": port,
+            "--connections": connections,
+            "--insecure": insecure or None,
         }
         for option, given in ours.items():
             if given is not None:
@@ -146,6 +158,10 @@ async def _serve(
         say(f"{len(children)} processes run: {', '.join(child.name for child in children)}")
         say(f"configuration: {config}    logs: {state / 'logs'}")
         pages = [str(child.facts["web"]) for child in children if "web" in child.facts]
+        if sys.stderr.isatty():  # a log keeps what it is told: there the link is left to `nearcast token link`
+            pages = [dashboard_link(page, load_config(config)) for page in pages]
+        elif pages:
+            pages[-1] += "    (`nearcast token link` prints links that let you in)"
         say(f"dashboard: {'  or  '.join(pages)}" if pages else "no dashboard: pip install 'nearcast[web]' for one")
         say(
             "try `nearcast status`, `nearcast sub hello` and, elsewhere, `nearcast pub hello world`; Ctrl-C ends it all"

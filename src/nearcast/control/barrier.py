@@ -38,7 +38,13 @@ class Barrier:
 
     def marker(self, message: Marker, via: str) -> None:
         """Kept even before the generation is known: through another broker it may come before the answer."""
-        self.seen[message.source, via, message.origin] = (message.incarnation, message.generation)
+        key, new = (message.source, via, message.origin), (message.incarnation, message.generation)
+        known, granted = self.seen.get(key, (0, 0)), self.granted.get(message.origin)
+        if known[0] == new[0]:
+            new = max(known, new)  # one that is sent again undoes nothing
+        elif granted is not None and known[0] == granted.incarnation:
+            return  # of an agent's earlier life
+        self.seen[key] = new
 
     def complete(self, attached: Collection[str]) -> bool:
         return any(self._passed(granted, attached) for granted in self.granted.values())

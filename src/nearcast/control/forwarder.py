@@ -15,7 +15,7 @@ import msgspec
 from nearcast.control.copies import copies_of, keep_in_step, messages_of
 from nearcast.control.handover import Counted
 from nearcast.control.instructions import Answer, Attach, Detach, Instruction, Reply, Say, Send
-from nearcast.control.paths import Outbound
+from nearcast.control.paths import Outbound, belongs
 from nearcast.control.register import Entry, Register
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.stage import Outcome, Stage
@@ -325,6 +325,8 @@ class Forwarder:
 
     def frame(self, envelope: Envelope, now: float) -> list[Instruction]:
         out: list[Instruction] = []
+        if envelope.notice is not None and not belongs(envelope, self.topic, self.broker):
+            return out
         if self._deaf:  # the first one after a hole: nothing of it may go out before that is said
             self._deaf = False
             out += self._break_all()

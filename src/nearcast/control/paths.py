@@ -10,6 +10,7 @@ from collections import deque
 
 import msgspec
 
+from nearcast.wire.control import Broken, Marker
 from nearcast.wire.envelope import Envelope, Trail
 
 MOST_UNCONFIRMED = 4096
@@ -74,6 +75,19 @@ class Inbound:
             self.session, self.count = trail.session, trail.count
         self.heard_s = now
         return whole
+
+
+def belongs(envelope: Envelope, topic: str, via: str) -> bool:
+    """Whether a notice means anything at this broker: one that was signed can be sent again by anybody who may publish,
+    on another topic or at another broker. An agent's own is on its own broker alone; elsewhere an agent carried it, and
+    says where to.
+    """
+    notice, trail = envelope.notice, envelope.trail
+    if notice is None or notice.topic != topic:
+        return False
+    if trail is not None:
+        return trail.source != via and via in trail.visited
+    return not isinstance(notice, Marker | Broken) or notice.source == via
 
 
 def _count(framed: Envelope) -> int:

@@ -16,7 +16,7 @@ import math
 from nearcast.control.barrier import Barrier
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Learn, Ready, Report, Say
 from nearcast.control.lease import Lease
-from nearcast.control.paths import Inbound
+from nearcast.control.paths import Inbound, belongs
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.streams import Streams, View
 from nearcast.control.timing import Timing
@@ -173,6 +173,8 @@ class Subscriber:
     def frame(self, envelope: Envelope, via: str, now: float) -> list[Instruction]:
         if self.passes(envelope, via, now):
             return [Deliver(envelope)]
+        if envelope.notice is not None and not belongs(envelope, self.topic, via):
+            return []
         attachment = self.attachments.get(via)
         if attachment is not None:
             attachment.heard_s = now

@@ -12,14 +12,19 @@ from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.commands import CommandSpec, own_command
+from nearcast.fleet.credentials import FOLDER, NOTICES, PEER, TOKENS, kept_secret, make_tokens, role_passwords
+from nearcast.fleet.permissions import Guard
 from nearcast.fleet.ports import HOST, free_port
+from nearcast.fleet.quota import Quota
 from nearcast.fleet.rental import Rental, RentalSpec, renting
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.fleet.wan_main import WanLink, WanPlan
+from nearcast.transport.access import Role
 from nearcast.transport.config import BUS, new_key
 from nearcast.transport.endpoint import NATS
+from nearcast.transport.notice_keys import new_notice_key, public_half
 from nearcast.wire.dialect import NEWEST
 
 CONFIG_FILE = "nearcast.toml"
@@ -42,6 +47,8 @@ class LocalSpec:
     configuration says that further servers can be had (see `rental.renting`, which provides them). `rebalance`,
     `homes` and `timing` are the tables of that name in the configuration. With `web`, coordinators serve API and
     dashboard, the first of them at `port` and each other at the next one (0: at free ones), and agents their metrics.
+    Servers let in the roles of `fleet.permissions`, with passwords that are made here, and API and dashboard those who
+    have one of the tokens that are made here; without `secure`, anybody. `quota` is of each broker, where secure.
     """
 
     sites: int = 3
@@ -65,6 +72,8 @@ class LocalSpec:
     cluster: int = 1
     web: bool = False
     port: int = 0
+    secure: bool = True
+    quota: Quota = field(default_factory=Quota)
 
     def __post_init__(self) -> None:
         if not 1 <= self.cluster <= _MOST_SERVERS:
@@ -94,9 +103,15 @@ class LocalSpec:
 async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     """Starts everything in order and returns the configuration file that clients use."""
     state = supervisor.state.resolve()
-    bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True))
-    monitor = spec.analyzer and spec.kind == NATS
-    sites = [[await supervisor.start(each) for each in _servers(spec, broker, monitor)] for broker in spec.brokers]
+    passwords = role_passwords(state) if spec.secure else None
+    guard = None if passwords is None else Guard(passwords, quota=spec.quota)
+    bus_guard = None if passwords is None else Guard(passwords, bus=True)
+    bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True, guard=bus_guard))
+    peers = kept_secret(state / FOLDER / PEER) if spec.secure and spec.cluster > 1 else None
+    sites = [
+        [await supervisor.start(replace(each, guard=guard)) for each in _servers(spec, broker, peers)]
+        for broker in spec.brokers
+    ]
     urls = [[server.endpoint.url for server in servers] for servers in sites]
     links = (*_links(spec, urls), *_bus_links(spec, bus.endpoint.url))
     if links:
@@ -104,12 +119,12 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
         WanPlan(links, str(state / WAN_SOCKET)).write(plan)
         argv = (sys.executable, "-m", "nearcast.fleet.wan_main", str(plan))
         await supervisor.start(CommandSpec("wan", "wan", argv))
-    key = state / "key"
-    if not key.exists():
-        key.touch(mode=0o600)
-        key.write_text(new_key())
+    kept_secret(state / "key", new_key)
+    if spec.web and spec.secure:
+        make_tokens(state)
     config = state / CONFIG_FILE
-    config.write_text(_config_text(spec, bus.endpoint.url, sites, links))
+    signed_by = public_half(kept_secret(state / NOTICES, new_notice_key)) if spec.secure else ""
+    config.write_text(_config_text(spec, bus.endpoint.url, sites, links, signed_by))
     ports = [spec.port + number if spec.port else free_port() for number in range(spec.coordinators)]
     await launch_own(supervisor, config, spec.brokers, spec.coordinators, ports if spec.web else ())
     return config
@@ -130,12 +145,14 @@ async def launch_own(
 def renting_for(supervisor: Supervisor, spec: LocalSpec) -> AbstractAsyncContextManager[Rental]:
     """Servers like those that were launched. A rented one is reached directly, from wherever."""
     state = supervisor.state.resolve()
-    rental = RentalSpec(spec.kind, state / CONFIG_FILE, spec.analyzer, spec.out_bytes_per_s)
+    guard = Guard(role_passwords(state), quota=spec.quota) if spec.secure else None
+    rental = RentalSpec(spec.kind, state / CONFIG_FILE, spec.analyzer, spec.out_bytes_per_s, guard)
     return renting(supervisor, rental, state / RENTAL_SOCKET)
 
 
-def _servers(spec: LocalSpec, broker: str, monitor: bool) -> list[ServerSpec]:
-    """Of one broker; the first has its name."""
+def _servers(spec: LocalSpec, broker: str, peers: str | None) -> list[ServerSpec]:
+    """Of one broker; the first has its name. `peers`: the password by which they know each other."""
+    monitor = spec.analyzer and spec.kind == NATS
     plain = ServerSpec(spec.kind, broker, monitor=monitor, output_bytes=spec.output_bytes)
     if spec.cluster == 1:
         return [plain]
@@ -146,7 +163,7 @@ def _servers(spec: LocalSpec, broker: str, monitor: bool) -> list[ServerSpec]:
             name=broker if not number else f"{broker}-{number + 1}",
             jetstream=True,
             monitor=monitor and not number,
-            cluster=Cluster(broker, port, ports, f"rack{number + 1}"),
+            cluster=Cluster(broker, port, ports, f"rack{number + 1}", peers),
         )
         for number, port in enumerate(ports)
     ]
@@ -178,14 +195,19 @@ def _bus_links(spec: LocalSpec, url: str) -> tuple[WanLink, ...]:
     return tuple(WanLink(spec.site(site), BUS, url, free_port(), shape) for site, shape in enumerate(shapes))
 
 
-def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tuple[WanLink, ...]) -> str:
+def _config_text(
+    spec: LocalSpec, bus: str, sites: list[list[Server]], links: tuple[WanLink, ...], signed_by: str
+) -> str:
     parts = [
         "# Written by nearcast; clients read it.",
         'key_file = "key"',
+        *([f'notice_key = "{signed_by}"\nnotice_key_file = "{NOTICES}"'] if signed_by else []),
         *([f"protocol = {spec.protocol}"] if spec.protocol != NEWEST else []),
         *(["analyzer = false"] if not spec.analyzer else []),
         f'\n[control]\nurl = "{bus}"',
     ]
+    if spec.secure:
+        parts += [f'\n[access.{role}]\nuser = "{role}"\npassword_file = "{FOLDER}/{role}"' for role in Role]
     for number, (broker, (server, *others)) in enumerate(zip(spec.brokers, sites, strict=True)):
         parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{server.url}"\nsite = "{spec.site(number)}"')
         known = {"out_bytes_per_s": spec.out_bytes_per_s, **asdict(spec.most)}
@@ -204,6 +226,7 @@ def _config_text(spec: LocalSpec, bus: str, sites: list[list[Server]], links: tu
             parts.append(f"servers = {json.dumps(further)}")
     if spec.web:
         parts.append(f'\n[web]\nmetrics = "{HOST}:0"')
+        parts += [f'tokens_file = "{TOKENS}"'] if spec.secure else []
     if spec.rents:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
     for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance), ("homes", spec.homes)):

@@ -13,11 +13,13 @@ from typing import Any
 
 from nearcast.domain.errors import FleetError
 from nearcast.fleet.cluster import Cluster
+from nearcast.fleet.permissions import Guard, nats_users, redis_users
 from nearcast.transport.endpoint import Endpoint, Tls
 
 _OLDEST_NATS = (2, 10)
 _OLDEST_JAVA = (17,)
 _NATS_PAYLOAD_BYTES = 1 << 20
+_PEER = "peer"
 _RACK = "rack:"  # replicas of a stream are placed on servers whose tags differ here
 # A subscriber that does not read is cut off by Redis: at once above the first, after a minute above the second.
 _REDIS_PUBSUB_LIMIT = "256mb 64mb 60"
@@ -81,6 +83,7 @@ def nats_config(
     monitor_port: int = 0,
     output_bytes: int | None = None,
     cluster: Cluster | None = None,
+    guard: Guard | None = None,
 ) -> str:
     """The file is JSON, which is also NATS's own format. The server writes its ports file to `data` once it listens."""
     config: dict[str, Any] = {
@@ -90,6 +93,10 @@ def nats_config(
         "ports_file_dir": str(data),
         "max_payload": _NATS_PAYLOAD_BYTES,
     }
+    if guard is not None:
+        quota = guard.quota
+        config |= {"max_connections": quota.connections, "max_subscriptions": quota.subscriptions}
+        config |= {"max_payload": quota.message_bytes, "max_pending": quota.unread_bytes}
     if output_bytes is not None:
         config["max_pending"] = output_bytes
     if monitor_port:
@@ -100,7 +107,8 @@ def nats_config(
             config["server_tags"] = [f"{_RACK}{cluster.rack}"]
             config["jetstream"]["unique_tag"] = _RACK
     if cluster is not None:
-        routes = [f"nats://{at.host}:{port}" for port in cluster.ports if port != cluster.port]
+        let_in = "" if cluster.password is None else f"{_PEER}:{cluster.password}@"
+        routes = [f"nats://{let_in}{at.host}:{port}" for port in cluster.ports if port != cluster.port]
         config["cluster"] = {
             "name": cluster.name,
             "host": at.host,
@@ -108,16 +116,23 @@ def nats_config(
             "routes": routes,
             "no_advertise": True,  # clients go by the addresses they are given, never by what a server tells
         }
-    if at.user is not None:
+        if cluster.password is not None:
+            config["cluster"]["authorization"] = {"user": _PEER, "password": cluster.password}
+    if guard is not None:
+        config["authorization"] = {"users": nats_users(guard)}
+    elif at.user is not None:
         config["authorization"] = {"user": at.user, "password": at.password}
     if tls is not None:
         config["tls"] = {"cert_file": str(tls.cert_file), "key_file": str(tls.key_file)}
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
 
 
-def redis_config(at: Endpoint, data: Path, *, tls: Tls | None, output_bytes: int | None = None) -> str:
+def redis_config(
+    at: Endpoint, data: Path, *, tls: Tls | None, output_bytes: int | None = None, guard: Guard | None = None
+) -> str:
     """Nothing is kept on disk: a broker's messages are gone with it, and are repaired by who published them."""
-    limit = _REDIS_PUBSUB_LIMIT if output_bytes is None else f"{output_bytes} 0 0"
+    unread_bytes = guard.quota.unread_bytes if guard is not None and output_bytes is None else output_bytes
+    limit = _REDIS_PUBSUB_LIMIT if unread_bytes is None else f"{unread_bytes} 0 0"
     lines = [
         f"bind {at.host}",
         f"port {0 if tls else at.port}",
@@ -134,7 +149,10 @@ def redis_config(at: Endpoint, data: Path, *, tls: Tls | None, output_bytes: int
             f"tls-key-file {_quoted(str(tls.key_file))}",
             "tls-auth-clients no",
         ]
-    if at.password is not None:
+    if guard is not None:
+        lines += [f"maxclients {guard.quota.connections}", f"proto-max-bulk-len {guard.quota.message_bytes}"]
+        lines += redis_users(guard)
+    elif at.password is not None:
         digest = hashlib.sha256(at.password.encode()).hexdigest()
         user = at.user or "default"
         lines += ["user default off"] if user != "default" else []

@@ -16,6 +16,7 @@ import msgspec
 from nearcast.domain.errors import FleetError, NearcastError
 from nearcast.fleet.commands import own_command
 from nearcast.fleet.orders import ask, take_orders
+from nearcast.fleet.permissions import Guard
 from nearcast.fleet.provisioner import Rented
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.supervisor import Supervisor
@@ -42,6 +43,7 @@ class RentalSpec:
     config: Path
     monitor: bool = False
     out_bytes_per_s: float | None = None
+    guard: Guard | None = None
 
 
 class Rental:
@@ -72,7 +74,9 @@ class Rental:
     async def _begin(self, name: str) -> Server:
         spec = self._spec
         monitor = spec.monitor and spec.kind == NATS
-        server = await self._supervisor.start(ServerSpec(spec.kind, name, monitor=monitor), vital=False)
+        server = await self._supervisor.start(
+            ServerSpec(spec.kind, name, monitor=monitor, guard=spec.guard), vital=False
+        )
         self._servers[name] = server
         command = ["agent", "--broker", name, "--url", server.url]
         if server.monitor_url is not None:

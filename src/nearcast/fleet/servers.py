@@ -11,6 +11,7 @@ from pathlib import Path
 from nearcast.domain.errors import ConfigError
 from nearcast.fleet.child import Child
 from nearcast.fleet.cluster import Cluster
+from nearcast.fleet.permissions import Guard
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.probe import Refused, ask
 from nearcast.fleet.processes import Process, check_name
@@ -29,7 +30,9 @@ class ServerSpec:
     """What to start. `port` 0 means a free one, kept over restarts; `tls` has the server's certificate and key, and
     the authority (`ca_file`) and name by which clients know it. With `monitor`, a NATS server shows its counters at
     another port, to anybody on this machine. `output_bytes`: a subscriber that has more than this still to read is cut
-    off; None for a limit that is far away. With `cluster`, a NATS server shares its streams with others."""
+    off; None for a limit that is far away. With `cluster`, a NATS server shares its streams with others. With `guard`,
+    in the place of `user` and `password`, it lets in the roles of a fleet, each for what it may do; `endpoint` is then
+    the coordinator's."""
 
     kind: str
     name: str
@@ -42,6 +45,7 @@ class ServerSpec:
     monitor_port: int = 0
     output_bytes: int | None = None
     cluster: Cluster | None = None
+    guard: Guard | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in {NATS, REDIS}:
@@ -53,6 +57,8 @@ class ServerSpec:
             raise ConfigError(f"server {self.name!r}: a cluster is of NATS servers; {self.kind} has none")
         if self.monitor and self.kind != NATS:
             raise ConfigError(f"server {self.name!r}: a monitoring port is NATS's; {self.kind} has none")
+        if self.guard is not None and self.user is not None:
+            raise ConfigError(f"server {self.name!r}: user {self.user!r} is not let in by a guard, which knows roles")
         if self.user is not None and not _USER.fullmatch(self.user):
             raise ConfigError(f"server {self.name!r}: user {self.user!r} has a space, a quote, '#' or a backslash")
         if self.password is not None and not self.password.isprintable():
@@ -64,7 +70,8 @@ class ServerSpec:
     def endpoint_at(self, port: int) -> Endpoint:
         """Where clients reach it, and how they are let in."""
         tls = None if self.tls is None else Tls(ca_file=self.tls.ca_file, server_name=self.tls.server_name)
-        return Endpoint(self.kind, HOST, port, self.user, self.password, tls)
+        endpoint = Endpoint(self.kind, HOST, port, self.user, self.password, tls)
+        return endpoint if self.guard is None else self.guard.let_in(endpoint)
 
 
 class Server(Child):
@@ -132,12 +139,13 @@ class Server(Child):
                 monitor_port=monitor_port,
                 output_bytes=self.spec.output_bytes,
                 cluster=self.spec.cluster,
+                guard=self.spec.guard,
             )
             for stale in self.data.glob("*.ports"):
                 stale.unlink()
         else:
             argv = [redis_program(), str(self._config)]
-            text = redis_config(at, self.data, tls=tls, output_bytes=self.spec.output_bytes)
+            text = redis_config(at, self.data, tls=tls, output_bytes=self.spec.output_bytes, guard=self.spec.guard)
         self._config.touch(mode=0o600)
         self._config.write_text(text)
         return Process.spawn(self.name, argv, log=self.log)

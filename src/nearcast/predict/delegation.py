@@ -1,4 +1,4 @@
-"""Which topics a server delegates to the cloud, where it lacks storage or compute for all (seed 004, section 5.1).
+"""Which topics a server delegates to the cloud, where it lacks storage or compute for all (RELOC, section 5.1).
 
 The paper's theta splits topics as if they could be: the part that a server keeps. Real processors are kept or left
 whole. A server delegates its topics **in the order of the storage that each frees per publication that goes**, u_n over

@@ -2,6 +2,8 @@
 
 name = "drones"
 key_file = "key"                      # or NEARCAST_KEY: what control messages are signed with
+notice_key = "d75a9801..."            # optional: the public key by which agents' notices on topics are known
+notice_key_file = "notices"           # or NEARCAST_NOTICE_KEY: the private one, for agents alone
 protocol = 1                          # optional: the version to write while older software is still in the fleet
 analyzer = false                      # optional: clients do not count, agents do not report
 sampled_topics = 4                    # optional: so many topics of plain clients an agent listens to at a time,
@@ -30,7 +32,11 @@ servers = []                          # optional: likewise
 [tls]                                 # optional: for tls:// and rediss:// addresses
 ca_file = "ca.pem"
 
-[added]                               # optional: how brokers that are added later let this process in
+[access.client]                       # optional: how servers let a client in; likewise access.agent, access.coordinator
+user = "client"
+password_file = "credentials/client"  # or NEARCAST_CLIENT_PASSWORD: addresses with a user of their own keep that
+
+[added]                               # optional: how brokers that are added later let this process in, if otherwise
 user = "nearcast"
 password = "secret"                   # or NEARCAST_ADDED_PASSWORD
 
@@ -41,6 +47,7 @@ minimum = 1                           # brokers that are never drained
 [web]                                 # optional: without it, nothing is served over HTTP
 address = "127.0.0.1:8790"            # of each coordinator: API, dashboard, metrics; port 0 is a free one
 metrics = "127.0.0.1:0"               # optional: of each agent and pipeline, its metrics
+tokens_file = "credentials/tokens"    # who may use API and dashboard; without it anybody, and on loopback only
 
 [pipeline]                            # optional: of feeds and datasets
 folder = "pipeline"                   # where tables are: every process of Spark must see it by this name
@@ -83,13 +90,16 @@ from nearcast.policies.epulsar import ALL_PAIRS
 from nearcast.policies.epulsar import NAME as EPULSAR
 from nearcast.policies.settings import Settings
 from nearcast.predict.latency_model import model_from_json
+from nearcast.transport.access import NOBODY, Access, RawAccess, Role, access_of
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.transport.http import parse_address
-from nearcast.wire.dialect import NEWEST, Dialect
+from nearcast.transport.notice_keys import Checker, signing
+from nearcast.wire.dialect import NEWEST, Check, Dialect, Sign
 
 BUS = "_control"
 """The name by which links reach the control bus; no broker may have it."""
 
+_NOTICE_KEY = "NEARCAST_NOTICE_KEY"
 _PLACES = (Path("nearcast.toml"), Path(".nearcast/nearcast.toml"))
 
 
@@ -139,6 +149,7 @@ class _Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Web(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str | None = None
     metrics: str | None = None
+    tokens_file: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,12 +157,15 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker: tuple[_Broker, ...]
     name: str = "nearcast"
     key_file: str | None = None
+    notice_key: str | None = None
+    notice_key_file: str | None = None
     protocol: int = NEWEST
     analyzer: bool = True
     sampled_topics: Annotated[int, msgspec.Meta(ge=0)] = 4
     sampled_messages: Annotated[int, msgspec.Meta(ge=1)] = 250
     way: tuple[_Way, ...] = ()
     tls: _Tls | None = None
+    access: dict[str, RawAccess] = {}
     added: _Added = _Added()
     provisioner: _Provisioner = _Provisioner()
     pipeline: _Pipeline = _Pipeline()
@@ -172,19 +186,15 @@ class BrokerAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """How brokers that are added later let this process in."""
-
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Web:
-    """Where a coordinator serves its API and dashboard, and an agent or a pipeline its metrics: HOST:PORT, or None."""
+    """Where a coordinator serves its API and dashboard, and an agent or a pipeline its metrics: HOST:PORT, or None.
+
+    `tokens`: the file of those who may use API and dashboard; None when anybody may.
+    """
 
     address: str | None = None
     metrics: str | None = None
+    tokens: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +215,7 @@ class Config:
     analyzer: bool = True
     loop: LoopSettings = field(default_factory=LoopSettings)
     tls: Tls | None = None
-    access: Access = Access()
+    access: Access = NOBODY  # to brokers that are added later, if otherwise than `own`
     provisioner: Path | None = None  # the socket on which servers can be asked for
     minimum: int = 1
     sampled_topics: int = 4
@@ -213,6 +223,28 @@ class Config:
     tables: Path = Path("pipeline")  # the folder of the pipeline
     homes: HomesSettings = field(default_factory=HomesSettings)
     web: Web = Web()
+    own: Access = NOBODY  # who this process is to every server whose address does not say otherwise
+    roles: Mapping[str, RawAccess] = field(default_factory=dict)
+    notice_key: Path | None = None  # the file with which agents sign
+
+    def acting(self, role: Role) -> "Config":
+        """As a process of this role uses it; a file that is loaded is a client's. Raises ConfigError when servers ask
+        who it is and the role's password cannot be read.
+        """
+        own = access_of(role, self.roles, self.path)
+
+        def let_in(endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+            return tuple(own.let_in(each, self.own) for each in endpoints)
+
+        brokers = {
+            name: replace(at, endpoint=own.let_in(at.endpoint, self.own), servers=let_in(at.servers))
+            for name, at in self.brokers.items()
+        }
+        ways = {key: let_in(endpoints) for key, endpoints in self.ways.items()}
+        control = own.let_in(self.control, self.own)
+        sign = _sign(self) if role is Role.AGENT and self.dialect.check is not None else None
+        dialect = replace(self.dialect, sign=sign)
+        return replace(self, own=own, control=control, brokers=brokers, ways=ways, dialect=dialect)
 
     @property
     def counts(self) -> bool:
@@ -253,7 +285,8 @@ class Config:
     def added(self, url: str) -> Endpoint:
         """A broker that is not in the file, as this process reaches it. Raises ConfigError for what is no address."""
         endpoint = _endpoint(url, self.tls, "an address")
-        return replace(endpoint, user=self.access.user, password=self.access.password)
+        access = self.own if self.access == NOBODY else self.access
+        return replace(endpoint, user=access.user, password=access.password)
 
 
 def find_config(path: Path | None = None) -> Path:
@@ -287,14 +320,17 @@ def load_config(path: Path | None = None) -> Config:
     _must_be_bus(control, f"{path}: control.url")
     brokers = _brokers(raw.broker, tls, path)
     try:
-        dialect = Dialect(_key(raw, path), raw.protocol)
+        dialect = Dialect(_key(raw, path), raw.protocol, _check(raw))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     ways, timing = _ways(raw.way, brokers, tls, path), _timing(raw, path)
     socket = None if raw.provisioner.socket is None else path.parent / raw.provisioner.socket
     if raw.provisioner.minimum < 1:
         raise ConfigError(f"{path}: provisioner.minimum is {raw.provisioner.minimum}; at least one broker must stay")
-    return Config(
+    for role in raw.access:
+        if role not in {*Role}:
+            raise ConfigError(f"{path}: access.{role} is not known; one of {', '.join(Role)}")
+    config = Config(
         raw.name,
         dialect,
         control,
@@ -313,7 +349,10 @@ def load_config(path: Path | None = None) -> Config:
         (path.parent / raw.pipeline.folder).absolute(),
         _homes(raw, path),
         _web(raw.web, path),
+        roles=raw.access,
+        notice_key=None if raw.notice_key_file is None else path.parent / raw.notice_key_file,
     )
+    return config.acting(Role.CLIENT) if Role.CLIENT in raw.access else config
 
 
 def new_key() -> str:
@@ -474,7 +513,31 @@ def _web(raw: _Web, path: Path) -> Web:
             parse_address(value if value is not None else "localhost:0")
         except ConfigError as error:
             raise ConfigError(f"{path}: web.{key}: {error}") from error
-    return Web(raw.address, raw.metrics)
+    return Web(raw.address, raw.metrics, None if raw.tokens_file is None else path.parent / raw.tokens_file)
+
+
+def _check(raw: _File) -> Check | None:
+    try:
+        return None if raw.notice_key is None else Checker(raw.notice_key)
+    except ConfigError as error:
+        raise ConfigError(f"notice_key: {error}") from error
+
+
+def _sign(config: Config) -> Sign:
+    """Agents must have it where clients ask for it."""
+    text, where = os.environ.get(_NOTICE_KEY), _NOTICE_KEY
+    if text is None:
+        if config.notice_key is None:
+            raise ConfigError(f"{config.path}: notice_key_file is missing, and {_NOTICE_KEY} is not set: agents sign")
+        where = f"{config.path}: notice_key_file {str(config.notice_key)!r}"
+        try:
+            text = config.notice_key.read_text()
+        except OSError as error:
+            raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
+    try:
+        return signing(text)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _key(raw: _File, path: Path) -> bytes:

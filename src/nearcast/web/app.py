@@ -15,8 +15,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nearcast.domain.errors import LeaseLost, LinkError, NearcastError, StoreDown
+from nearcast.transport.tokens import Tokens
 from nearcast.web.api import Api
 from nearcast.web.endpoints import ENDPOINTS, PREFIX, Endpoint
+from nearcast.web.entry import Entry
 from nearcast.web.models import Accepted, Problem
 from nearcast.web.openapi import document
 from nearcast.web.problems import Refusal, unreadable
@@ -36,8 +38,10 @@ _HEADERS = (
 )
 
 
-def application(api: Api, closing: asyncio.Event, metrics: Callable[[], bytes]) -> ASGIApp:
-    """`closing`: when it is set, streams of events end."""
+def application(
+    api: Api, closing: asyncio.Event, metrics: Callable[[], bytes], tokens: Tokens | None = None
+) -> ASGIApp:
+    """`closing`: when it is set, streams of events end. Without `tokens` anybody is let in."""
     routes: list[BaseRoute] = [_route(api, each) for each in _ordered(ENDPOINTS)]
     body = _encoder.encode(document())
 
@@ -61,7 +65,7 @@ def application(api: Api, closing: asyncio.Event, metrics: Callable[[], bytes]) 
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_problem})
-    return _with_headers(app)
+    return _with_headers(app if tokens is None else Entry(app, tokens))
 
 
 def _ordered(endpoints: tuple[Endpoint, ...]) -> list[Endpoint]:

@@ -11,6 +11,11 @@ from nearcast.web.models import Problem
 
 _TEXT = {404: "There is none.", 409: "Refused: the state forbids it.", 415: "The body is not JSON."}
 _ALWAYS = {422: "What was asked cannot be: `field` and `expected` say why.", 503: "Nobody leads now; ask again."}
+_ENTRY = {
+    401: "No token, or one that is not known or has expired.",
+    403: "The token's role is not enough: orders need an operator's.",
+}
+_OPEN = ("/healthz", "/readyz")  # answered to anybody
 _REFERENCE = "#/components/schemas/{name}"
 
 
@@ -25,17 +30,31 @@ def document() -> dict[str, Any]:
     for each in ENDPOINTS:
         path = re.sub(r"\{(\w+):path\}", r"{\1}", each.path)
         paths.setdefault(path, {})[each.method.lower()] = _operation(each, known, components)
-    paths[f"{PREFIX}/events"] = {"get": _EVENTS}
+    refused = {"401": _json(_ENTRY[401], known[Problem])}
+    paths[f"{PREFIX}/events"] = {"get": {**_EVENTS, "responses": {**_EVENTS["responses"], **refused}}}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "nearcast",
             "version": version("nearcast"),
             "description": "What changes anything is a POST with `dry_run=true` by default: it tells what would happen."
-            " With `dry_run=false` and a `reason` it answers 202 with a task.",
+            " With `dry_run=false` and a `reason` it answers 202 with a task."
+            " Where the configuration names a file of tokens, a viewer's is needed to GET and an operator's to POST.",
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "security": [{"token": []}, {"cookie": []}],
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "`nearcast token create` makes one."},
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "nearcast-PORT",
+                    "description": "What the dashboard's link leaves in a browser.",
+                },
+            },
+        },
     }
 
 
@@ -51,6 +70,10 @@ def _operation(each: Endpoint, known: dict[Any, Any], components: dict[str, Any]
         answers[str(status)] = _json(_TEXT[status], known[Problem])
     for status, text in _ALWAYS.items():
         answers[str(status)] = _json(text, known[Problem])
+    if each.path not in _OPEN:
+        for status, text in _ENTRY.items():
+            if status == 401 or each.method == "POST":
+                answers[str(status)] = _json(text, known[Problem])
     query = components[known[each.query]["$ref"].rpartition("/")[2]]
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -65,6 +88,8 @@ def _operation(each: Endpoint, known: dict[Any, Any], components: dict[str, Any]
         "parameters": parameters,
         "responses": answers,
     }
+    if each.path in _OPEN:
+        operation["security"] = []
     if each.body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": known[each.body]}}}
     return operation

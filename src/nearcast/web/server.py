@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import ip_address
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.registry import Collector
@@ -13,8 +14,11 @@ from starlette.routing import Route
 
 from nearcast.coordinator import Operator
 from nearcast.coordinator.journal import Journal
+from nearcast.domain.errors import ConfigError
 from nearcast.transport.config import Config
 from nearcast.transport.crew import Crew
+from nearcast.transport.http import parse_address
+from nearcast.transport.tokens import Tokens
 from nearcast.transport.web import serving
 from nearcast.web.api import Api
 from nearcast.web.app import application
@@ -40,8 +44,9 @@ async def serving_all(
 ) -> AsyncIterator[str]:
     """API, dashboard and metrics of the coordinator `name`, until the block is left. Gives the address.
 
-    Raises ConfigError when it cannot listen there.
+    Raises ConfigError when it cannot listen there, and for an address that others reach while anybody is let in.
     """
+    tokens = _tokens_for(address, config)
     crew, closing, registry = Crew(), asyncio.Event(), _registry()
     moves = MoveMetrics(registry, time.time())
     lookout = Lookout(open_operator, config.loop.policy)
@@ -54,7 +59,8 @@ async def serving_all(
     crew.start(chronicle.follow(journal), "decisions are followed")
     crew.start(channels.refresh(_CHANNELS_S), "channels are read")
     try:
-        async with serving(application(api, closing, lambda: text_of(registry)), address) as url:
+        app = application(api, closing, lambda: text_of(registry), tokens)
+        async with serving(app, address) as url:
             try:
                 yield url
             finally:
@@ -62,6 +68,24 @@ async def serving_all(
     finally:
         await crew.close()
         await channels.close()
+
+
+def _tokens_for(address: str, config: Config) -> Tokens | None:
+    if config.web.tokens is not None:
+        tokens = Tokens(config.web.tokens)
+        tokens.known()  # a file that cannot be used is told now
+        return tokens
+    host, _ = parse_address(address)
+    try:
+        near = ip_address(host).is_loopback
+    except ValueError:
+        near = host == "localhost"
+    if not near:
+        raise ConfigError(
+            f"{config.path}: web.tokens_file is missing, and {address} is not on loopback: anybody who reaches it"
+            " could move topics and drain brokers"
+        )
+    return None
 
 
 def serving_metrics(address: str, *collectors: Collector) -> AbstractAsyncContextManager[str]:

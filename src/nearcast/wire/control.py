@@ -1,6 +1,6 @@
 """Control messages between clients, agents and the coordinator, and their sealed encoding.
 
-    version (1 byte) | signature (16 bytes) | MessagePack
+    version (1 byte) | signature (16 bytes; 64 when it is an agent's own) | MessagePack
 
 Who sends what, and on which subject, is listed in docs/protocol.md. `Switch`, `Marker`, `Beat`, `Gone` and `Broken`
 ride on the topic itself, inside an envelope, because a message on another subject overtakes data (rule 2).
@@ -18,7 +18,7 @@ from nearcast.domain.log import TopicLog
 from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.wire.brokers import BrokerOrder, BrokerStanding
 from nearcast.wire.channels import FromFollowers, FromPipeline, Homing, ToFollower, ToPipeline
-from nearcast.wire.dialect import SIGNATURE_BYTES, Dialect, must_be_known
+from nearcast.wire.dialect import NOTICE_SIGNATURE_BYTES, SIGNATURE_BYTES, Dialect, must_be_known
 from nearcast.wire.homes import HomesOrder, HomesTold
 from nearcast.wire.loads import Counts, Load
 from nearcast.wire.logs import KeepOrder
@@ -401,6 +401,7 @@ Survey = Counts | Probe | Located | Echo
 Channels = FromFollowers | ToFollower | ToPipeline | FromPipeline | Homing
 Control = OnTopic | ToAgent | ToClient | Survey | ToCoordinator | Answered | Channels
 
+_WHOLE = 3  # from this version on the signature of a notice covers its envelope
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Control] = msgspec.msgpack.Decoder(Control)
 
@@ -418,17 +419,56 @@ def unseal(data: bytes, dialect: Dialect) -> Control:
     must_be_known(version, "control message")
     if not hmac.compare_digest(data[1 : 1 + SIGNATURE_BYTES], dialect.signature(body, version)):
         raise MalformedControl("control message has a wrong signature; do both sides share the fleet's key?")
+    return _decoded(body)
+
+
+def seal_on_topic(message: OnTopic, dialect: Dialect, before: bytes) -> bytes:
+    """`before`: the envelope's header and trail, which stand before it."""
+    if dialect.version < _WHOLE:
+        return seal(message, dialect)
+    body, version = _encoder.encode(message), bytes((dialect.version,))
+    signed = _signed(before, body)
+    signature = dialect.signature(signed, dialect.version) if dialect.sign is None else dialect.sign(signed)
+    return version + signature + body
+
+
+def unseal_on_topic(data: bytes, dialect: Dialect, before: bytes) -> OnTopic:
+    """Raises as `unseal` does."""
+    version = data[0] if data else 0
+    if version < _WHOLE:
+        if dialect.check is not None and dialect.version >= _WHOLE:
+            raise MalformedControl("a notice without an agent's signature: anybody could have made it")
+        message = unseal(data, dialect)
+    else:
+        message = _unseal_whole(data, dialect, before)
+    if not isinstance(message, Switch | Marker | Beat | Gone | Broken):
+        raise MalformedControl(f"a {type(message).__name__} does not belong on a topic")
+    return message
+
+
+def _unseal_whole(data: bytes, dialect: Dialect, before: bytes) -> Control:
+    must_be_known(data[0], "control message")
+    end = 1 + (SIGNATURE_BYTES if dialect.check is None else NOTICE_SIGNATURE_BYTES)
+    signature, body = data[1:end], data[end:]
+    signed = _signed(before, body)
+    if dialect.check is None:
+        right = hmac.compare_digest(signature, dialect.signature(signed, data[0]))
+    else:
+        right = dialect.check(signature, signed)
+    if not right:
+        raise MalformedControl("a notice has a wrong signature; is it an agent's of this fleet?")
+    return _decoded(body)
+
+
+def _signed(before: bytes, body: bytes) -> bytes:
+    return len(before).to_bytes(4, "little") + before + body
+
+
+def _decoded(body: bytes) -> Control:
     try:
         return _decoder.decode(body)
     except (msgspec.MsgspecError, ConfigError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise MalformedControl(f"control message is not readable: {error}") from error
-
-
-def unseal_on_topic(data: bytes, dialect: Dialect) -> OnTopic:
-    message = unseal(data, dialect)
-    if not isinstance(message, Switch | Marker | Beat | Gone | Broken):
-        raise MalformedControl(f"a {type(message).__name__} does not belong on a topic")
-    return message
 
 
 def _must_be_ring(brokers: tuple[str, ...]) -> None:

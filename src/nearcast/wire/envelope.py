@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import msgspec
 
 from nearcast.domain.errors import MalformedEnvelope
-from nearcast.wire.control import OnTopic, seal, unseal_on_topic
+from nearcast.wire.control import OnTopic, seal_on_topic, unseal_on_topic
 from nearcast.wire.dialect import NEWEST, OLDEST, Dialect, must_be_known
 
 MAGIC = b"\xa9\xce"
@@ -79,7 +79,6 @@ def notice(message: OnTopic, epoch: int) -> Envelope:
 
 def encode(envelope: Envelope, dialect: Dialect) -> bytes:
     trail = envelope.trail
-    payload = envelope.payload if envelope.notice is None else seal(envelope.notice, dialect)
     header = _HEADER.pack(
         MAGIC,
         dialect.version,
@@ -92,15 +91,19 @@ def encode(envelope: Envelope, dialect: Dialect) -> bytes:
         envelope.sent_ns,
     )
     if trail is None:
-        return header + payload
+        message = envelope.notice
+        return header + (envelope.payload if message is None else seal_on_topic(message, dialect, header))
     names = (trail.source, *trail.visited)
     parts = [header, _TRAIL.pack(trail.session, trail.count, trail.known_epoch, len(names))]
     for name in names:
         raw = name.encode()
         parts.append(bytes((len(raw),)))
         parts.append(raw)
-    parts.append(payload)
-    return b"".join(parts)
+    if envelope.notice is None:
+        parts.append(envelope.payload)
+        return b"".join(parts)
+    before = b"".join(parts)
+    return before + seal_on_topic(envelope.notice, dialect, before)
 
 
 def decode(data: bytes, dialect: Dialect) -> Envelope:
@@ -120,7 +123,7 @@ def decode(data: bytes, dialect: Dialect) -> Envelope:
     if not flags & (FORWARDED | CONTROL | SEVERAL):
         return Envelope(flags, publisher, seq, epoch, before, first, sent_ns, data[HEADER_BYTES:])
     trail, offset = _decode_trail(data) if flags & FORWARDED else (None, HEADER_BYTES)
-    message = unseal_on_topic(data[offset:], dialect) if flags & CONTROL else None
+    message = unseal_on_topic(data[offset:], dialect, data[:offset]) if flags & CONTROL else None
     payload = b"" if message else data[offset:]
     if flags & SEVERAL:
         unpack(payload)

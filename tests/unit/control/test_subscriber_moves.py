@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Ready, Report, Say
@@ -57,8 +58,19 @@ def lingering() -> Subscriber:
     one.generation(Generation("t", 2, "H1", 8, 1, BOTH), 10.3)
     for source in BOTH:
         for via in BOTH:
-            assert one.frame(notice(Marker("t", "H1", 8, 1, source, ()), 2), via, 10.3) == []
+            assert one.frame(marker(source, via), via, 10.3) == []
     return one
+
+
+Ended = tuple[tuple[int, int, tuple[str, ...]], ...]
+
+
+def marker(source: str, via: str, generation: int = 1, *, incarnation: int = 8, ended: Ended = ()) -> Envelope:
+    """As it comes through `via`: its own agent's on its own broker, carried there by it on others."""
+    said = notice(Marker("t", "H1", incarnation, generation, source, ended), 2)
+    if source == via:
+        return said
+    return msgspec.structs.replace(said, trail=Trail(source, 5, generation, 2, (source, via)))
 
 
 def message(seq: int, *, trail: Trail | None = None) -> Envelope:
@@ -114,7 +126,7 @@ def test_it_does_not_leave_before_its_barrier_is_complete() -> None:
     one = moving()
     one.generation(Generation("t", 2, "H1", 8, 1, BOTH), 10.3)
     for source, via in (("H0", "H0"), ("H0", "H1"), ("H1", "H0")):
-        one.frame(notice(Marker("t", "H1", 8, 1, source, ()), 2), via, 10.3)
+        one.frame(marker(source, via), via, 10.3)
     out = one.tick(15.0)
     assert Detach("H0") not in out
     assert any(isinstance(each, Say) and isinstance(each.message, Ask) for each in out), "but it asks again"
@@ -154,7 +166,7 @@ def test_an_answer_of_an_agent_that_was_not_told_yet_starts_no_barrier() -> None
     one = moving()
     one.generation(Generation("t", 1, "H1", 8, 1, ("H0",)), 10.3)
     for via in BOTH:
-        one.frame(notice(Marker("t", "H1", 8, 1, "H0", ()), 2), via, 10.3)
+        one.frame(marker("H0", via), via, 10.3)
     assert Detach("H0") not in one.tick(10.4 + TIMING.linger_s)
 
 
@@ -294,7 +306,49 @@ def test_that_a_leg_ended_at_another_broker_is_proof_unless_it_was_sent_here_too
     one = settled()
     later = Envelope(0, 7, 2, 2, 1, 2, 0, b"", Trail("H0", 1, 1, 1, BOTH))
     assert one.frame(later, "H0", 5.0) == []
-    out = one.frame(notice(Marker("t", "H1", 8, 1, "H1", ((7, 1, sent_to),)), 2), "H0", 5.1)
+    out = one.frame(marker("H1", "H0", ended=((7, 1, sent_to),)), "H0", 5.1)
     assert (out == [Deliver(later)]) is proves
     if not proves:
-        assert one.frame(notice(Marker("t", "H1", 8, 1, "H0", ((7, 1, sent_to),)), 2), "H0", 5.2) == [Deliver(later)]
+        assert one.frame(marker("H0", "H0", ended=((7, 1, sent_to),)), "H0", 5.2) == [Deliver(later)]
+
+
+# What was signed, and is sent again by somebody
+
+
+def test_a_marker_that_no_agent_carried_to_a_broker_proves_nothing_there() -> None:
+    """Heard at one broker, published at the other by whoever may publish there: before what it should come behind."""
+    one = moving()
+    one.generation(Generation("t", 2, "H1", 8, 1, BOTH), 10.3)
+    for source, via in (("H0", "H0"), ("H1", "H1")):
+        for replayed_at in BOTH:
+            one.frame(marker(source, via), replayed_at, 10.3)
+    assert one.tick(15.0) != []
+    assert "H0" in one.attachments, "it has not left"
+    for source, via in (("H0", "H1"), ("H1", "H0")):
+        one.frame(marker(source, via), via, 16.0)
+    assert Detach("H0") in one.tick(16.1 + TIMING.linger_s)
+
+
+@pytest.mark.parametrize(("generation", "incarnation"), [(1, 8), (9, 7)])
+def test_a_barrier_of_before_that_is_replayed_neither_lets_leave_nor_undoes_what_came(
+    generation: int, incarnation: int
+) -> None:
+    one = moving()
+    one.generation(Generation("t", 2, "H1", 8, 2, BOTH), 10.3)
+    everywhere = [(source, via) for source in BOTH for via in BOTH]
+    for source, via in everywhere:
+        one.frame(marker(source, via, generation, incarnation=incarnation), via, 10.3)
+    assert Detach("H0") not in one.tick(10.4 + TIMING.linger_s)
+    for source, via in everywhere[:3]:
+        one.frame(marker(source, via, 2), via, 15.0)
+        one.frame(marker(source, via, generation, incarnation=incarnation), via, 15.1)
+    one.frame(marker(*everywhere[3], 2), everywhere[3][1], 15.2)
+    assert Detach("H0") in one.tick(15.3 + TIMING.linger_s)
+
+
+def test_a_notice_of_another_topic_means_nothing_here() -> None:
+    one = settled()
+    away = Route(9, Strategy.SINGLE, ("H1",))
+    for said in (Switch("other", away, BOTH, 1), Broken("other", "H0"), Gone("other", 7)):
+        assert one.frame(notice(said, 9), "H0", 1.0) == []
+    assert list(one.attachments) == ["H0"]

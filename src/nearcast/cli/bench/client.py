@@ -143,7 +143,7 @@ async def _measure(kind: str, rounds: int, seconds: float) -> dict[Case, list[Ro
     found: dict[Case, list[Round]] = {case: [] for case in cases}
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as name:
         async with Supervisor(Path(name)) as fleet:
-            config = await launch(fleet, LocalSpec(sites=1, kind=kind, coordinators=1))
+            config = await launch(fleet, LocalSpec(sites=1, kind=kind, coordinators=1, secure=False))
             url = load_config(config).endpoints("")("b1").url
             for number, case in product(range(rounds), cases):
                 raw = Where(kind, url, f"raw.{number}.{case.style}.{case.fan_out}")

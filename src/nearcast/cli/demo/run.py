@@ -20,6 +20,7 @@ from nearcast.cli.demo.swarms import Swarms, demo_flight
 from nearcast.cli.demo.tally import TopicTally
 from nearcast.cli.demo.watch import watch
 from nearcast.cli.output import print_json
+from nearcast.cli.token import dashboard_link
 from nearcast.domain.errors import LeaseLost, LinkDown
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.report import Discontinuity, Gap
@@ -91,10 +92,11 @@ class _Demo:
             async def play(supervisor: Supervisor) -> None:
                 nonlocal result
                 config = load_config(await launch(supervisor, self.fleet))
-                pages = [str(child.facts["web"]) for child in supervisor.status.children if "web" in child.facts]
+                found = [str(child.facts["web"]) for child in supervisor.status.children if "web" in child.facts]
+                pages = [dashboard_link(page, config) for page in found]  # let in whoever sees this terminal
                 self.scene.page = pages[0] if pages else ""
                 if not as_json and pages:
-                    terminal.print(f"dashboard: {pages[0]}", highlight=False)
+                    terminal.print(f"dashboard: {pages[0]}", highlight=False, soft_wrap=True)
                 if opens and pages:
                     webbrowser.open(pages[0])
                 result = await self._play(config, stopped, terminal, quiet=as_json)

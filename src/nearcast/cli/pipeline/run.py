@@ -15,6 +15,7 @@ from nearcast.pipeline.catalog import BUCKET
 from nearcast.pipeline.pipeline import Pipeline
 from nearcast.pipeline.session import LOCAL, session
 from nearcast.store.nats_kv import NatsKvStore
+from nearcast.transport.access import Role
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.crew import Crew
 from nearcast.transport.http import parse_address
@@ -50,7 +51,7 @@ def run_pipeline(
     Prints one JSON line when Spark is up, and one when it leads. Nothing is lost or doubled when it is killed: the next
     one goes on from the last commit.
     """
-    loaded = load_config(config)
+    loaded = load_config(config).acting(Role.COORDINATOR)
     for address in (http, results):
         parse_address(address)  # told before Spark is started
     if parse_address(results)[0] in _EVERYWHERE:

@@ -1,4 +1,4 @@
-"""REL-5: what the delay model of seed 004 says, on real servers: processed at home, heard at home, delegated when full.
+"""REL-5: what the delay model of RELOC says, on real servers: processed at home, heard at home, delegated when full.
 
 16 edge servers and a cloud, clients of a drawn field with homes by each of the paper's methods, all delays scaled by
 one factor, so that the smallest Y is 100 ms and more and what programs take does not matter. Y is measured as the model

@@ -9,6 +9,7 @@ from nearcast.brokers.connect import connector
 from nearcast.coordinator import Operator
 from nearcast.domain.errors import LeaseLost, LinkDown, LogRefused
 from nearcast.domain.log import LogSpec
+from nearcast.transport.access import Role
 from nearcast.transport.config import BUS, Config
 
 _LED_S = 60.0
@@ -16,7 +17,7 @@ _LOOK_S = 0.2
 
 
 def operator_of(config: Config) -> Operator:
-    name = f"lab{time.monotonic_ns()}"
+    name, config = f"lab{time.monotonic_ns()}", config.acting(Role.COORDINATOR)
     return Operator(name, connector(config.endpoints(), name=name), bus=BUS, dialect=config.dialect)
 
 

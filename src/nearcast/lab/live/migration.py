@@ -101,7 +101,14 @@ async def edge_on(kind: str) -> AsyncIterator[Edge]:
     with tempfile.TemporaryDirectory(prefix="nearcast-lab-") as folder:
         state = Path(folder)
         async with Supervisor(state) as supervisor:
-            spec = LocalSpec(sites=2, kind=kind, coordinators=0, bus_s=0.0, out_bytes_per_s=_LINE_BYTES_PER_S)
+            spec = LocalSpec(
+                sites=2,
+                kind=kind,
+                coordinators=0,
+                bus_s=0.0,
+                out_bytes_per_s=_LINE_BYTES_PER_S,
+                secure=False,  # the other mover has subjects of its own, which a guarded server refuses its clients
+            )
             config = load_config(await launch(supervisor, spec))
             yield Edge(supervisor, state, config, spec)
 

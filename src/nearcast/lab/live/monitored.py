@@ -27,6 +27,7 @@ from nearcast.fleet.supervisor import Supervisor
 from nearcast.lab.experiment import Progress
 from nearcast.lab.live.led import operator_of, until_led
 from nearcast.lab.live.worker import ClientSpec, WorkerSpec
+from nearcast.transport.access import Role
 from nearcast.transport.config import BUS, Config, load_config
 from nearcast.wire.control import AGENT_SUBJECT, COORDINATOR_SUBJECT, unseal
 from nearcast.wire.dialect import SIGNATURE_BYTES
@@ -116,7 +117,7 @@ class _Run:
             broker: tuple(f"{broker}-{number}" for number in range(count)) for broker, count in topics.items()
         }
         self._heard = {broker: _Heard() for broker in topics}
-        self._connect = connector(config.endpoints(), name="observer")
+        self._connect = connector(config.acting(Role.COORDINATOR).endpoints(), name="observer")
         self._workers: dict[int, Command] = {}  # by how many clients there are with its own
         self._clients = 0
         self._links: list[Link] = []

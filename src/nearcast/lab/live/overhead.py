@@ -79,7 +79,9 @@ class OverheadFleet:
         try:
             self._state.mkdir()
             supervisor = await self._stack.enter_async_context(Supervisor(self._state))
-            spec = LocalSpec(sites=1, kind=self._kind, coordinators=1, timing=_TIMING, analyzer=self._analyzer)
+            spec = LocalSpec(
+                sites=1, kind=self._kind, coordinators=1, timing=_TIMING, analyzer=self._analyzer, secure=False
+            )
             path = await launch(supervisor, spec)
             self._endpoint = load_config(path).brokers[_BROKER].endpoint
             self._server, self._agent = supervisor.child(_BROKER), supervisor.child(f"agent-{_BROKER}")

@@ -29,6 +29,7 @@ from nearcast.lab.live.led import operator_of, until_led
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.history import Event, History
 from nearcast.store.nats_kv import NatsKvStore
+from nearcast.transport.access import Role
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import Config, load_config
 
@@ -73,7 +74,7 @@ class Sites:
             async with Supervisor(Path(folder), patience=Patience(attempts=1000)) as supervisor:
                 config = load_config(await launch(supervisor, LocalSpec(sites=2, cluster=3, timing=TIMING)))
                 await until_led(config, config.brokers)
-                logs = LogSites(config.servers, name="lab", clock=SystemClock())
+                logs = LogSites(config.acting(Role.COORDINATOR).servers, name="lab", clock=SystemClock())
                 try:
                     yield cls(supervisor, config, logs)
                 finally:
@@ -88,7 +89,7 @@ class Sites:
         await until(kept, f"topic {topic!r} is persistent")
 
     async def log(self, topic: str) -> TopicLog | None:
-        store = NatsKvStore(self.config.control, name="lab")
+        store = NatsKvStore(self.config.acting(Role.COORDINATOR).control, name="lab")
         await store.open()
         try:
             found = {record.topic: record for record in await Records(store).load()}.get(topic)

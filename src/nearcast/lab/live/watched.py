@@ -9,13 +9,14 @@ from nearcast.coordinator.records import Records
 from nearcast.domain.errors import NearcastError
 from nearcast.domain.record import TopicRecord
 from nearcast.store.nats_kv import NatsKvStore
+from nearcast.transport.access import Role
 from nearcast.transport.config import Config
 
 
 @asynccontextmanager
 async def watched_records(config: Config, seen: Callable[[TopicRecord], None]) -> AsyncIterator[None]:
     """Meanwhile `seen` is told of every topic's record that is written, by whomever."""
-    store = NatsKvStore(config.control, name="watcher")
+    store = NatsKvStore(config.acting(Role.COORDINATOR).control, name="watcher")
     await store.open()
 
     async def watch() -> None:
