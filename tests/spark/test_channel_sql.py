@@ -292,7 +292,7 @@ def test_two_distances_beside_each_other_go_through_cells_and_joins_begin_with_w
         " WHERE is_new(r) AND u.name = :name AND within_km(u.lat, u.lon, r.lat, r.lon, :km) GROUP BY r.id"
     )
     declared = tuple(map(Parameter.parse, ("name STRING", "km DOUBLE", "reach DOUBLE")))
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"name": name, "km": chance.choice((60.0, 90.0)), "reach": chance.choice((20.0, 40.0, -1.0))}
         for name, _, _ in users
     ]

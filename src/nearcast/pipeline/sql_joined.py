@@ -94,7 +94,7 @@ class Joined:
         elif not _comes_last(block):
             self.edits.insert(tokens[block.after_from].start, f"{relation} CROSS JOIN ")
         elif early or block.laterals:
-            beside = "beside a RIGHT, FULL or NATURAL JOIN, or a PIVOT"
+            beside = "beside a RIGHT or FULL JOIN, or a PIVOT"
             raise self._scan.error(tokens[block.first], f"a parameter in LATERAL, or in the ON of a join, {beside}")
         else:
             self.edits.insert(tokens[block.from_end - 1].stop, f" CROSS JOIN {relation}")
@@ -133,8 +133,14 @@ class Joined:
         if not call.conjunct or self._names(call.arguments[4]):
             return None
         reads = [[name for each in call.arguments[side : side + 2] for name in self._names(each)] for side in (0, 2)]
-        if call.clause == "ON" and call.block.outer:  # of one that keeps rows which do not meet it, perhaps
-            return self._beside(call, reads)
+        if call.clause == "ON" and _comes_last(call.block):
+            return None
+        if call.clause == "ON" and call.block.outer:
+            added = self._added(call)
+            if added is None:
+                return None
+            if added.optional:  # rows that do not meet the condition are kept
+                return self._beside(call, added, reads)
         for side in range(2):
             if not reads[side]:
                 return None, side
@@ -142,9 +148,10 @@ class Joined:
 
     def _between(self, call: Call, reads: Sequence[Sequence[str]]) -> tuple[Relation, int] | None:
         """Of two datasets, one record of each: one of the two, if every row has a record of both."""
-        if call.block.right or call.block.shaped:
+        block = call.block
+        if block.right or block.natural or block.pivoted:
             return None
-        mine = [each for block, each in self._reading.datasets if block is call.block]
+        mine = [each for own, each in self._reading.datasets if own is block]
         by_alias = {each.alias: each for each in mine if not each.optional}
         found = [(by_alias[names[0]], side) for side, names in enumerate(reads) if {*names} <= {*by_alias}]
         one_each = len(found) == 2 and all(len({*names}) == 1 for names in reads) and found[0][0] is not found[1][0]
@@ -152,23 +159,22 @@ class Joined:
             return None
         return min(found, key=lambda each: (each[0].first not in self._reading.fresh, each[1]))
 
-    def _beside(self, call: Call, reads: Sequence[Sequence[str]]) -> tuple[Relation, int] | None:
+    def _added(self, call: Call) -> Relation | None:
+        """The dataset that a join adds whose own ON has the call."""
+        before = [each for block, each in self._reading.datasets if block is call.block and each.end < call.first]
+        if not before:
+            return None
+        added = max(before, key=lambda each: each.first)
+        between = self._scan.tokens[added.end : call.first]
+        return added if between[0].is_word("ON") and not any(each.is_word("JOIN") for each in between) else None
+
+    def _beside(self, call: Call, added: Relation, reads: Sequence[Sequence[str]]) -> tuple[Relation, int] | None:
         """What a LEFT JOIN adds, if the condition is about it and what was there before.
 
         A record has one cell, so it meets each of these once at most, and stays alone where it meets none.
         """
-        tokens = self._scan.tokens
-        before = [each for block, each in self._reading.datasets if block is call.block and each.end < call.first]
         asks = any(call.first <= use.colon < call.last for use in self._scan.uses)
-        if call.block.right or not before or (asks and not self._is_bound(call.block, "ON")):
-            return None
-        added = max(before, key=lambda each: each.first)
-        between = tokens[added.end : call.first]
-        if not between[0].is_word("ON") or any(each.is_word("JOIN") for each in between):
-            return None
-        if not added.optional:  # its join keeps nothing
-            return self._between(call, reads)
-        if added.first in self.spread:
+        if added.first in self.spread or (asks and not self._is_bound(call.block, "ON")):
             return None
         for side in range(2):
             if {*reads[side]} == {added.alias} and reads[1 - side] and not {*reads[1 - side]} & {"", added.alias}:
@@ -238,7 +244,7 @@ class Joined:
 
 def _comes_last(block: Block) -> bool:
     """Whether what is joined in must follow everything else: rows without a partner would be without it."""
-    return block.right or block.shaped
+    return block.right or block.pivoted
 
 
 def rendered(scan: Scan, edits: Edits, first: int, end: int) -> str:

@@ -80,7 +80,8 @@ class Block:
     relations: list[Relation] = field(default_factory=list)
     outer: bool = False  # has a join that keeps rows without a partner
     right: bool = False  # of the right side
-    shaped: bool = False  # has a join or a PIVOT whose meaning depends on all columns before it
+    natural: bool = False  # has a join on all columns of the same name
+    pivoted: bool = False  # its rows are made of all columns before PIVOT
     laterals: bool = False
     ranked: bool = False  # has LIMIT, OFFSET or OVER: what a row is depends on the other rows
     end: int = 0
@@ -291,7 +292,7 @@ class Scan:
                 left |= token.is_word("LEFT", "FULL")
                 right |= token.is_word("RIGHT", "FULL")
                 block.outer |= token.is_word("LEFT", "RIGHT", "FULL", "NATURAL")
-                block.shaped |= token.is_word("NATURAL")
+                block.natural |= token.is_word("NATURAL")
                 block.right |= token.is_word("RIGHT", "FULL")
                 at += 1
             elif token.is_word("ON"):
@@ -305,7 +306,7 @@ class Scan:
                     each.optional |= left if place >= known else right
                 expecting = lateral = left = right = False
             else:
-                block.shaped |= token.is_word("PIVOT", "UNPIVOT")
+                block.pivoted |= token.is_word("PIVOT", "UNPIVOT")
                 at = self._step(at, block.query, block, "FROM", conjunct=False)
         block.from_end = at
         if at < end and self.tokens[at].is_word("LATERAL"):  # VIEW

@@ -24,6 +24,22 @@ def test_a_result_comes_in_once_for_all_who_are_there_and_once_more_for_who_was_
         ],
         carried=Carried(10.0, 30.0, {"b1": 1500, "b2": 700}),
         idle=Carried(30.0, 40.0, {"b1": 500, "b2": 250}),
+        present=[],
     )
     assert _caught_up(lived) == 1
     assert _loads(lived) == {"b1": (2 * 100 + 100 + 2 * 100, 500.0), "b2": (200, 200.0)}
+
+
+def test_what_leases_cost_goes_by_how_many_subscribers_were_there() -> None:
+    lived: Any = SimpleNamespace(
+        events=[],
+        carried=Carried(10.0, 30.0, {"b1": 1500, "b2": 700}),
+        idle=Carried(30.0, 40.0, {"b1": 500, "b2": 250}),
+        present=[
+            (5.0, {"b1": 99, "b2": 99}),  # before the time that is looked at
+            (15.0, {"b1": 8, "b2": 2}),
+            (25.0, {"b1": 4, "b2": 6}),
+            (35.0, {"b1": 5, "b2": 5}),
+        ],
+    )
+    assert _loads(lived) == {"b1": (0.0, 1500 - 500 / 10 * 6 / 5 * 20), "b2": (0.0, 700 - 250 / 10 * 4 / 5 * 20)}

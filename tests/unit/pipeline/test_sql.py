@@ -166,6 +166,14 @@ def test_within_km_of_a_parameter_goes_through_cells() -> None:
     assert "= __g1.__c AND " in found.joined.text
 
 
+def test_cells_around_a_parameter_come_before_an_inner_join_that_needs_them_beside_an_outer_one() -> None:
+    inner = "SELECT r.id FROM users u JOIN reports r ON within_km(r.lat, r.lon, :lat, :lat, 5)"
+    found = compiler(f"{inner} LEFT JOIN shelters s ON s.id = r.id", "lat DOUBLE").compiled(("id",))
+    assert ") __g1 CROSS JOIN users u JOIN reports r ON (" in found.joined.text
+    found = compiler(f"{inner} FULL JOIN shelters s ON s.id = r.id", "lat DOUBLE").compiled(("id",))
+    assert found.grids == ()
+
+
 def test_cells_that_a_condition_of_a_join_needs_come_before_it() -> None:
     text = "SELECT r.id FROM users u JOIN reports r ON within_km(r.lat, r.lon, :lat, :lat, 5) AND u.id = r.user"
     found = compiler(text, "lat DOUBLE").compiled(("id",)).joined.text
@@ -268,11 +276,12 @@ def test_a_place_in_the_rewritten_text_is_known_in_the_users() -> None:
 
 def test_a_binding_is_the_first_relation_unless_that_would_change_the_meaning() -> None:
     ask = "AND u.id IN (SELECT user FROM shelters WHERE kind = :kind)"
-    for sources in ("users u JOIN reports r", "users u, reports r LEFT JOIN shelters s USING (a)"):
+    natural = "users u NATURAL JOIN reports r"
+    for sources in ("users u JOIN reports r", "users u, reports r LEFT JOIN shelters s USING (a)", natural):
         found = joined(f"SELECT u.id FROM {sources} WHERE true {ask}", "kind STRING")  # noqa: S608  # no input
         assert f"FROM (SELECT __p.__kind AS __kind) __b1 CROSS JOIN {sources} WHERE" in found
     pivot = "users u PIVOT (count(a) FOR b IN (1))"
-    for sources in ("users u FULL JOIN reports r", "users u NATURAL JOIN reports r", pivot):
+    for sources in ("users u FULL JOIN reports r", pivot):
         found = joined(f"SELECT u.id FROM {sources} WHERE true {ask}", "kind STRING")  # noqa: S608  # no input
         assert f"FROM {sources} CROSS JOIN (SELECT __p.__kind AS __kind) __b1 WHERE" in found
 

@@ -9,7 +9,8 @@ killed (-9) in the middle of three executions, and a broker, an agent and both c
 BAD-1 is judged by an oracle in plain Python (`nearcast.lab.emergency_oracle`): every notification of every subscriber,
 row by row. BAD-2 compares equation 5 with the servers' own counters: the bytes of every result, once into a broker for
 all who follow it there and once out for each, and once in and out for whoever was offline when it was made, beside what
-the server counted in and out meanwhile, less what it counts while there are no results (leases, probes).
+the server counted in and out meanwhile, less what it counts while there are no results. That is what subscribers say
+every few seconds to keep their leases, nearly all of it, so it counts by how many of them were at the broker.
 """
 
 from collections import defaultdict
@@ -176,11 +177,21 @@ def _loads(lived: Lived) -> dict[str, tuple[float, float]]:
                 into[each.home, each.asked, each.execution] = each.size
     for (home, _, _), size in into.items():
         load[home] += size
-    whole_s = carried.end_s - carried.begin_s
-    return {
-        broker: (load[broker], counted - _idle(lived, broker) * whole_s)
-        for broker, counted in carried.size_bytes.items()
-    }
+    return {broker: (load[broker], counted - _leases(lived, broker)) for broker, counted in carried.size_bytes.items()}
+
+
+def _leases(lived: Lived, broker: str) -> float:
+    """Bytes that are no results, in the time with results: subscribers are moved, and some are offline, meanwhile."""
+    carried, idle = lived.carried, lived.idle
+    then, after = (_present(lived, broker, each.begin_s, each.end_s) for each in (carried, idle))
+    share = then / after if then and after else 1.0
+    return _idle(lived, broker) * share * (carried.end_s - carried.begin_s)
+
+
+def _present(lived: Lived, broker: str, begin_s: float, end_s: float) -> float | None:
+    """Subscribers at the broker on average; None when nobody said."""
+    found = [counts.get(broker, 0) for at_s, counts in lived.present if begin_s <= at_s < end_s]
+    return float(np.mean(found)) if found else None
 
 
 def _idle(lived: Lived, broker: str) -> float:

@@ -55,7 +55,7 @@ _END_S = 30.0
 _SETTLED_S = 60.0  # of the city, after the last subscription
 
 Counts = dict[str, int]
-"""Bytes in and out of each broker, by its own counters."""
+"""Of each broker: bytes in and out by its own counters, or subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class Carried(NamedTuple):
 class Lived:
     """What was seen. `carried` is with results, `idle` without. `reports` and `users` are the committed records.
 
-    `balance`: (seconds since the city's time began, cov, load of each broker) as the leader told them.
+    `balance`: (seconds since the city's time began, cov, load of each broker) as the leader told them;
+    `present`: (when, subscribers at each broker) likewise.
     """
 
     city: City
@@ -95,6 +96,7 @@ class Lived:
     carried: Carried
     idle: Carried
     balance: list[tuple[float, float, dict[str, float]]]
+    present: list[tuple[float, Counts]]
     killed: list[str]
     repeated_requests: int
 
@@ -184,6 +186,7 @@ class _Run:
         self.progress = progress
         self.killed: list[str] = []
         self.balance: list[tuple[float, float, dict[str, float]]] = []
+        self.present: list[tuple[float, Counts]] = []
         self.archives = {each: Archive(fleet.tables[each]) for each in (REPORTS, USERS)}
 
     async def live(self) -> Lived:
@@ -249,6 +252,7 @@ class _Run:
             _between(carrying, carried),
             _between(carried, idle),
             self.balance,
+            self.present,
             self.killed,
             sum(each.repeated for each in fleet.feeders.values()),
         )
@@ -265,6 +269,7 @@ class _Run:
                     told = await operator.homes()
                 loads = {each.broker: each.load_bytes_per_s for each in told.brokers}
                 self.balance.append((time.time() - begin_s, told.cov, loads))
+                self.present.append((time.time(), {each.broker: each.subscribers for each in told.brokers}))
 
     async def _kill(self, begin_s: float) -> None:
         """-9: the pipeline in the middle of executions, a broker, both coordinators in turn, an agent."""
