@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -17,7 +16,7 @@ from nearcast.sim.check import CheckResult, check
 from nearcast.sim.deployment import Deployment, SimClient
 from nearcast.sim.loop import in_virtual_time
 from nearcast.sim.network import Network
-from nearcast.sim.reconfiguration import HOMED, grace_s, run_seed
+from nearcast.sim.reconfiguration import HOMED, grace_s, homed_scale, run_seed
 from tests.sim.conftest import TIMING
 
 Finish = Callable[[Deployment], Awaitable[CheckResult]]
@@ -268,10 +267,9 @@ async def test_a_processor_is_changed_and_homes_go_on_delegating() -> None:
 # Seeds
 
 
-@pytest.mark.parametrize("seed", range(20, 22))
-@pytest.mark.parametrize("processed", [False, True])
-def test_seeds_with_home_changes_and_delegation_are_clean(seed: int, processed: bool) -> None:
-    history = run_seed(seed, faults=False, scale=replace(HOMED, processed=processed))
+@pytest.mark.parametrize("seed", [7, 20, 21])  # 7: the end of a later leg was taken for that of the one before
+def test_seeds_with_home_changes_and_delegation_are_clean(seed: int) -> None:
+    history = run_seed(seed, faults=False, scale=homed_scale(seed))
     result = check(history, grace_s=grace_s(False))
     assert sum(event[0] == "home" for event in history.events) > 50
     assert result.delivered > 100
@@ -279,9 +277,8 @@ def test_seeds_with_home_changes_and_delegation_are_clean(seed: int, processed: 
 
 
 def test_seeds_with_home_changes_and_faults_miss_nothing_without_a_report() -> None:
-    for seed, processed in ((20, False), (21, True)):
-        history = run_seed(seed, faults=True, scale=replace(HOMED, processed=processed))
-        result = check(history, grace_s=grace_s(True))
+    for seed in (20, 21):
+        result = check(run_seed(seed, faults=True, scale=homed_scale(seed)), grace_s=grace_s(True))
         assert result.honest, f"{result.counts()}\nreplay: nearcast lab replay reloc.moves --seed {seed} --faults"
 
 

@@ -52,6 +52,15 @@ _SESSIONS = 1 << 20  # per incarnation and topic; session ids of one agent never
 MOST_INCARNATIONS = 1 << 44  # a session id has 64 bits on the wire
 
 
+class _End(msgspec.Struct, frozen=True, gc=False):
+    """Of a leg: where it began, by which epoch it was sent where, and when that was seen here."""
+
+    first: int
+    epoch: int
+    sent_to: tuple[str, ...]
+    at_s: float
+
+
 class Forwarder:
     __slots__ = (
         "_beat_s",
@@ -119,7 +128,7 @@ class Forwarder:
         self._deaf = False  # our own broker went away, and nothing was heard of the topic since
         self._down: dict[str, None] = {}
         self._sessions = 0
-        self._ended: dict[int, tuple[int, tuple[str, ...], float]] = {}  # publisher -> END seen here, sent where, when
+        self._ended: dict[tuple[int, int], _End] = {}  # (publisher, last) -> the leg that ended here, oldest first
         self._pending: list[Prepare | Tell] = []  # commands that wait for our own subscription
         self._resumed = False  # another agent had our part before: what it did with it is not known
         self._lazy_switch = False
@@ -270,8 +279,7 @@ class Forwarder:
                 out.append(self._on_topic(Broken(self.topic, self.broker)))
             self.inlet, self.stage = False, None
             out.append(Detach(self.broker, inlet=True))
-        if len(self.routes) == 1:
-            self._ended.clear()
+        self._ended = {key: end for key, end in self._ended.items() if end.epoch >= self.floor and self.forwards}
         return [*out, self._ack(command.term, "release", command.floor)]
 
     # Clients
@@ -317,8 +325,10 @@ class Forwarder:
         return [Reply(message.client, answer)]
 
     def launch(self, message: Launch) -> list[Instruction]:
-        ended = tuple((publisher, last, brokers) for publisher, (last, brokers, _) in sorted(self._ended.items()))
-        marker = Marker(self.topic, message.origin, message.incarnation, message.generation, self.broker, ended)
+        legs = sorted(self._ended.items())
+        ended = tuple((publisher, last, end.sent_to) for (publisher, last), end in legs)
+        firsts = tuple(end.first for _, end in legs)
+        marker = Marker(self.topic, message.origin, message.incarnation, message.generation, self.broker, ended, firsts)
         return [self._on_topic(marker)]
 
     # What comes in on the topic at our own broker
@@ -359,11 +369,11 @@ class Forwarder:
         """Who joins later asks where a leg ended, for as long as its publisher may go on with the next one."""
         sent_by = self.routes[envelope.epoch]
         sent_to = sent_by.brokers if sent_by.strategy is Strategy.ALL_PUBLISHERS else (self.broker,)
-        self._ended.pop(envelope.publisher, None)
-        self._ended[envelope.publisher] = envelope.seq, sent_to, now
+        self._ended.pop((envelope.publisher, envelope.seq), None)
+        self._ended[envelope.publisher, envelope.seq] = _End(envelope.first, envelope.epoch, sent_to, now)
         while len(self.routes) == 1:  # homed, and at rest: publishers come and go, and nothing is released
-            oldest, (*_, at_s) = next(iter(self._ended.items()))
-            if now < at_s + self.timing.forget_s + self.timing.lease_s:
+            oldest, end = next(iter(self._ended.items()))
+            if now < end.at_s + self.timing.forget_s + self.timing.lease_s:
                 break
             del self._ended[oldest]
 

@@ -63,7 +63,7 @@ class Stranger:
         self.held_s = now  # since when something of it is held
         self.top = 0  # the highest number that a mark of it has shown
         self.low = 1  # what is before this has been delivered, or never was
-        self.ended: dict[str, int] = {}  # broker -> END that came through it
+        self.ended: dict[str, list[tuple[int, int]]] = {}  # broker -> legs whose END came through it: first, last
         self.since_s = now
 
 
@@ -126,7 +126,7 @@ class Streams:
         if stranger is not None:
             stranger.top = max(stranger.top, envelope.seq)
         if ends:
-            return self.ended(envelope.publisher, envelope.seq, via, view, now)
+            return self.ended(envelope.publisher, (envelope.first, envelope.seq), via, view, now)
         # Of a stranger, only the mark that came the way its messages come shows that they are past.
         passed = envelope.trail is None and envelope.seq >= envelope.first
         if view.settled and passed and (stranger is None or not stranger.held):
@@ -134,12 +134,14 @@ class Streams:
             self.known[envelope.publisher] = Stream(max(low, envelope.seq + 1), now)
         return []
 
-    def ended(self, publisher: int, last: int, via: str, view: View, now: float) -> list[Instruction]:
-        """The publisher's leg up to `last` has passed through `via`."""
+    def ended(self, publisher: int, leg: tuple[int, int], via: str, view: View, now: float) -> list[Instruction]:
+        """The publisher's leg, from its first number to its last, has passed through `via`."""
         if publisher in self.known or publisher in self.past or not self.rules.legs:
             return []
         stranger = self.strangers.setdefault(publisher, Stranger(now))
-        stranger.ended[via] = max(stranger.ended.get(via, 0), last)
+        legs = stranger.ended.setdefault(via, [])
+        if leg not in legs:
+            legs.append(leg)
         return self._try_start(publisher, stranger, view, now)
 
     def gone(self, publisher: int) -> list[Instruction]:
@@ -277,7 +279,10 @@ class Streams:
     def _leg_before_is_over(start: Envelope, stranger: Stranger, view: View) -> bool:
         if view.floor > start.before:
             return True
-        return all(stranger.ended.get(broker, 0) >= start.seq - 1 for broker in view.through)
+        before = start.seq - 1  # a later leg that is over says nothing of it: it may have gone another way, and faster
+        return all(
+            any(first <= before <= last for first, last in stranger.ended.get(broker, ())) for broker in view.through
+        )
 
     def _start_in_doubt(self, publisher: int, stranger: Stranger, now: float) -> list[Instruction]:
         first = min(stranger.held)
@@ -289,7 +294,7 @@ class Streams:
         self.known[publisher] = stream = Stream(start, now)
         stream.held = stranger.held
         stream.top = max(stranger.held, default=start - 1)
-        stream.ended = max(stranger.ended.values(), default=0)
+        stream.ended = max((last for legs in stranger.ended.values() for _, last in legs), default=0)
         return self._advance(publisher, stream, 0, now)
 
     # Known streams

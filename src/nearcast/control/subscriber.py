@@ -203,11 +203,11 @@ class Subscriber:
                 told = Welcome(topic, route, sources, floor, lost, 0.0, never, 0, ())
                 known = [Learn(addresses)] if addresses else []
                 return [*known, *self.welcome(told, via, now)]
-            case Marker(source=source, ended=ended):
+            case Marker(source=source):
                 out: list[Instruction] = []
-                for publisher, last, brokers in ended:
+                for publisher, first, last, brokers in notice.legs():
                     if source == via or via not in brokers:  # else the publisher sent it to `via` too, by another way
-                        out += self.streams.ended(publisher, last, via, self._view(), now)
+                        out += self.streams.ended(publisher, (first, last), via, self._view(), now)
                 if self.barrier is not None:
                     self.barrier.marker(notice, via)
                     out += self._check_barrier(now)

@@ -9,6 +9,8 @@ ride on the topic itself, inside an envelope, because a message on another subje
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator
+from itertools import chain, repeat
 
 import msgspec
 
@@ -174,13 +176,22 @@ class Switch(_Message, frozen=True):
 
 
 class Marker(_Message, frozen=True):
-    """`ended`: legs that ended at `source` while the topic moved, as (publisher, last, brokers it sent to) (rule 6)."""
+    """`ended`: legs that ended at `source` and may matter, as (publisher, last, brokers it sent to) (rule 6).
+
+    `firsts`: where each of them began; an agent that does not say takes every leg to have begun with number 1.
+    """
 
     origin: str
     incarnation: int
     generation: int
     source: str
     ended: tuple[tuple[int, int, tuple[str, ...]], ...]
+    firsts: tuple[int, ...] = ()
+
+    def legs(self) -> Iterator[tuple[int, int, int, tuple[str, ...]]]:
+        """(publisher, first, last, brokers) of each leg that ended."""
+        for (publisher, last, brokers), first in zip(self.ended, chain(self.firsts, repeat(1)), strict=False):
+            yield publisher, first, last, brokers
 
 
 class Beat(_Message, frozen=True):

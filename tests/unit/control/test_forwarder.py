@@ -190,7 +190,7 @@ def test_an_end_is_forwarded_and_told_with_the_next_marker() -> None:
     assert sends(one.frame(message(4, flags=END), 3.0)) == [("H1", ("H0", "H1"))]
     (marker,) = one.launch(Launch("t", "H1", 8, 1))
     assert isinstance(marker, Send)
-    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4, ("H0",)),))
+    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4, ("H0",)),), (1,))
 
 
 def test_an_end_is_told_with_all_the_brokers_that_its_publisher_sent_to() -> None:
@@ -202,7 +202,7 @@ def test_an_end_is_told_with_all_the_brokers_that_its_publisher_sent_to() -> Non
     one.frame(message(4, flags=END), 3.0)
     (marker,) = one.launch(Launch("t", "H1", 8, 1))
     assert isinstance(marker, Send)
-    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4, ("H0", "H2")),))
+    assert marker.envelope.notice == Marker("t", "H1", 8, 1, "H0", ((7, 4, ("H0", "H2")),), (1,))
 
 
 def test_an_idle_path_shows_its_counter_with_every_beat() -> None:

@@ -1,6 +1,7 @@
 """A client of a homed topic changes its home: what its machines and the agents say; and who copies what to whom."""
 
 import math
+from dataclasses import replace
 
 from nearcast.control.copies import copies_of, keep_in_step, messages_of
 from nearcast.control.forwarder import Forwarder
@@ -14,7 +15,20 @@ from nearcast.domain.message import Message
 from nearcast.domain.processor import Language, Processor
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Delegation, Route, Strategy
-from nearcast.wire.control import Ask, Bye, Copies, Generation, Hello, Launch, Marker, Prepare, Spooled, Tell, Welcome
+from nearcast.wire.control import (
+    Ask,
+    Bye,
+    Copies,
+    Generation,
+    Hello,
+    Launch,
+    Marker,
+    Prepare,
+    Release,
+    Spooled,
+    Tell,
+    Welcome,
+)
 from nearcast.wire.envelope import END, Envelope, notice
 
 TIMING = Timing()
@@ -150,11 +164,11 @@ def agent(route: Route = HOMED, broker: str = "H0") -> Forwarder:
     return one
 
 
-def ended(one: Forwarder) -> dict[int, tuple[int, tuple[str, ...]]]:
+def ended(one: Forwarder) -> list[tuple[int, int, int, tuple[str, ...]]]:
     (marker,) = one.launch(Launch("t", "H1", 8, 1))
     assert isinstance(marker, Send)
     assert isinstance(marker.envelope.notice, Marker)
-    return {each: (last, brokers) for each, last, brokers in marker.envelope.notice.ended}
+    return list(marker.envelope.notice.legs())
 
 
 def test_a_marker_names_the_legs_that_ended_at_this_home_whoevers_key_it_is() -> None:
@@ -162,7 +176,7 @@ def test_a_marker_names_the_legs_that_ended_at_this_home_whoevers_key_it_is() ->
     one = agent()
     assert HOMED.publish_to(7, None) != ("H0",)
     one.frame(Envelope(END, 7, 3, 1, 0, 1, 0, b""), 1.0)
-    assert ended(one) == {7: (3, ("H0",))}
+    assert ended(one) == [(7, 1, 3, ("H0",))]
 
 
 def test_ends_of_publishers_that_rest_are_forgotten_while_the_topic_rests() -> None:
@@ -170,9 +184,19 @@ def test_ends_of_publishers_that_rest_are_forgotten_while_the_topic_rests() -> N
     one.frame(Envelope(END, 7, 3, 1, 0, 1, 0, b""), 1.0)
     later_s = 1.0 + TIMING.forget_s + TIMING.lease_s
     one.frame(Envelope(END, 8, 1, 1, 0, 1, 0, b""), later_s - 0.1)
-    assert set(ended(one)) == {7, 8}
+    assert [each[0] for each in ended(one)] == [7, 8]
     one.frame(Envelope(END, 9, 1, 1, 0, 1, 0, b""), later_s)
-    assert set(ended(one)) == {8, 9}
+    assert [each[0] for each in ended(one)] == [8, 9]
+
+
+def test_each_leg_of_a_publisher_is_named_and_those_of_routes_that_are_over_are_not() -> None:
+    one = agent()
+    one.prepare(Prepare("t", 1, 2, (HOMED, replace(HOMED, epoch=2)), 2, ()), 0.5, fresh=False)
+    for epoch, first, last in ((1, 1, 3), (2, 8, 9), (2, 20, 21)):
+        one.frame(Envelope(END, 7, last, epoch, 0, first, 0, b""), 1.0)
+    assert ended(one) == [(7, 1, 3, ("H0",)), (7, 8, 9, ("H0",)), (7, 20, 21, ("H0",))]
+    one.release(Release("t", 1, 2))
+    assert ended(one) == [(7, 8, 9, ("H0",)), (7, 20, 21, ("H0",))]
 
 
 def test_a_home_that_delegates_has_no_inlet_and_no_spool() -> None:

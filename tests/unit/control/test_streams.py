@@ -171,7 +171,16 @@ def test_a_strangers_later_leg_starts_when_the_end_before_it_came_through_every_
     streams = Streams("t", TIMING, ALL_ON)
     streams.data(message(5, first=5, before=1), both, 0.0)
     assert streams.mark(mark(4, flags=END), "H0", both, 0.1, ends=True) == []
-    assert delivered(streams.ended(P, 4, "H1", both, 0.2)) == [5]
+    assert delivered(streams.ended(P, (1, 4), "H1", both, 0.2)) == [5]
+
+
+def test_an_end_of_a_later_leg_starts_nothing_that_is_before_it() -> None:
+    """A publisher that went on twice: what it sent first goes the slowest way."""
+    one = msgspec.structs.replace(SETTLED, through=("H0",))
+    streams = Streams("t", TIMING, ALL_ON)
+    streams.data(message(4, first=4, before=1), one, 0.0)
+    assert streams.ended(P, (4, 7), "H0", one, 0.1) == []
+    assert delivered(streams.ended(P, (1, 3), "H0", one, 0.2)) == [4]
 
 
 def test_an_end_of_an_earlier_leg_starts_nothing() -> None:

@@ -8,7 +8,8 @@ from nearcast.cli.connect import operator_of
 from nearcast.cli.fleet import as_it_is
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
-from nearcast.domain.route import Strategy
+from nearcast.domain.errors import ConfigError
+from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
@@ -21,6 +22,11 @@ def move_topic(
     strategy: Annotated[
         Strategy, typer.Option(help="How publishers and subscribers use the brokers.")
     ] = Strategy.SINGLE,
+    delegate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOME", help="With homed: who is at home here publishes at the cloud. May be repeated."),
+    ] = None,
+    cloud: Annotated[str, typer.Option(metavar="BROKER", help="Where to: one of the brokers.")] = "",
     lazy: Annotated[bool, typer.Option("--lazy", help="Tell clients with the next publication, not at once.")] = False,
     reason: Annotated[str, typer.Option(help="Why: `topic explain` shows it.")] = "",
     timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait for the leader.")] = 30.0,
@@ -35,11 +41,13 @@ def move_topic(
             f"{len(set(brokers))} brokers; with --strategy single there is one", param_hint="BROKERS"
         )
     where = tuple(sorted(set(brokers)))
+    delegation = _delegation(strategy, where, delegate or [], cloud)
     moved = _move(
         loaded,
         topic,
         strategy=strategy,
         brokers=where,
+        delegation=delegation,
         eager=not lazy,
         reason=reason,
         timeout_s=timeout_s,
@@ -48,12 +56,24 @@ def move_topic(
     raise typer.Exit(run(moved))
 
 
+def _delegation(strategy: Strategy, brokers: tuple[str, ...], homes: list[str], cloud: str) -> Delegation | None:
+    if not homes and not cloud:
+        return None
+    if not homes or not cloud:
+        raise typer.BadParameter("--delegate and --cloud go together")
+    try:
+        return Route(1, strategy, brokers, delegation=Delegation(cloud, tuple(sorted(set(homes))))).delegation
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--delegate") from None
+
+
 async def _move(
     config: Config,
     topic: str,
     *,
     strategy: Strategy,
     brokers: tuple[str, ...],
+    delegation: Delegation | None,
     eager: bool,
     reason: str,
     timeout_s: float,
@@ -64,8 +84,12 @@ async def _move(
             known = as_it_is(config, await operator.status())
             for broker in brokers:
                 known.endpoints()(broker)  # an unknown one is told here, with those there are
-        epoch = await operator.move(topic, strategy, brokers, eager=eager, reason=reason, timeout_s=timeout_s)
+        epoch = await operator.move(
+            topic, strategy, brokers, eager=eager, reason=reason, delegation=delegation, timeout_s=timeout_s
+        )
     if as_json:
-        print_json({"topic": topic, "epoch": epoch, "strategy": strategy.value, "brokers": brokers})
+        told = {"topic": topic, "epoch": epoch, "strategy": strategy.value, "brokers": brokers}
+        print_json(told if delegation is None else {**told, "delegation": delegation})
     else:
-        print(f"{topic}: epoch {epoch}, {strategy} on {', '.join(brokers)}; its clients are being told")
+        left = f", {', '.join(delegation.homes)} delegating to {delegation.cloud}" if delegation else ""
+        print(f"{topic}: epoch {epoch}, {strategy} on {', '.join(brokers)}{left}; its clients are being told")

@@ -3,6 +3,9 @@
 Everything is as far from everything as the area has it, times a factor, through the WAN emulator: a client from its
 home, homes from each other, the cloud from all of them, and a client from the cloud as far as over its home. Topics are
 processed, with the spools of the area, at the homes that their publishers have, or in the cloud.
+
+Everybody connects and goes home while nothing is far: a link that is scaled to a quarter of a second is too slow to
+connect over, within the time that links are given for it.
 """
 
 import asyncio
@@ -17,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from nearcast.brokers.connect import connector
+from nearcast.brokers.link import Link
 from nearcast.client import Client, Subscription, open_client
 from nearcast.domain.area import Area
 from nearcast.domain.errors import FleetError
@@ -44,6 +48,8 @@ _CODE = "nearcast.processing.samples:passed_on"
 _SETTLED_S = 60.0
 _LOOK_S = 0.2
 _DRAIN_S = 3.0
+_PATHS_S = 3.0  # agents beat once a second: then they are connected to all they forward to
+_PROBES = 8
 _GRACE_S = 10.0
 
 
@@ -97,21 +103,17 @@ class _Lived:
         self._history = History()
         self._recorder = Recorder(self._history, time.time)
         self._run = 0
+        self._ways: dict[tuple[str, str], float] = {}  # as the emulator was last told
         self._late_s: list[list[float]] = []
 
     def _spec(self) -> LocalSpec:
         """The last broker is the cloud's. Behind the brokers' sites there is one for each client."""
-        area, factor = self._area, self._factor
-        between = np.full((self._servers + 1, self._servers + 1), area.cloud_s)
-        between[:-1, :-1] = area.between_s()
-        between[-1, -1] = 0.0
-        ways = np.column_stack((area.at.to(area.servers), np.zeros(len(area.clients))))  # to the cloud: by its home
-        delays_s = factor * np.vstack((between, ways))
+        brokers = self._servers + 1
         return LocalSpec(
-            sites=self._servers + 1,
+            sites=brokers,
             kind=self._kind,
             coordinators=1,
-            delays_s=tuple(map(tuple, delays_s.tolist())),
+            delays_s=((0.0,) * brokers,) * (brokers + len(self._area.clients)),
             analyzer=False,
             most=Resources(cores=1.0),
         )
@@ -143,7 +145,8 @@ class _Lived:
             self._clients.append(open_client(config, name=name, site=self._fleet.site(self._servers + 1 + number)))
 
     async def _homed(self, config: Config, wan: WanControl, homing: Homing) -> Told:
-        await self._reroute(config, wan, homing)
+        await self._shape(wan, {})
+        await self._reroute(config, homing)
         for client, home in zip(self._clients, homing.home.tolist(), strict=True):
             client.set_home(self._brokers[home])
         if not self._subscriptions:
@@ -155,7 +158,10 @@ class _Lived:
             for at, (client, topic) in enumerate(publications):
                 group.create_task(self._publish(at, client, topic, run=0))
         await self._settled(homing)
-        excess = asyncio.create_task(self._excess_s(config, homing))
+        probes = await self._probes(config, homing)
+        await asyncio.sleep(_PATHS_S)
+        await self._shape(wan, self._far(homing))
+        excess = asyncio.create_task(self._excess_s(probes, homing))
         async with asyncio.TaskGroup() as group:
             for at, (client, topic) in enumerate(publications):
                 group.create_task(self._keep_publishing(at, client, topic, at / len(publications)))
@@ -163,13 +169,34 @@ class _Lived:
         delay_s = np.array([np.mean(each) if each else np.nan for each in self._late_s])
         return Told(delay_s, sum(map(len, self._late_s)), await excess)
 
-    async def _reroute(self, config: Config, wan: WanControl, homing: Homing) -> None:
+    def _far(self, homing: Homing) -> dict[tuple[str, str], float]:
+        """How far every site is from the brokers that it uses."""
+        area, sites = self._area, [self._fleet.site(number) for number in range(self._servers + 1)]
+        between = np.full((len(sites), len(sites)), area.cloud_s)
+        between[:-1, :-1] = area.between_s()
+        np.fill_diagonal(between, 0.0)
+        brokers = self._fleet.brokers
+        far = {
+            (site, to): way
+            for site, row in zip(sites, between, strict=True)
+            for to, way in zip(brokers, row, strict=True)
+        }
+        for number, (home, way_s) in enumerate(zip(homing.home, area.home_s(homing.home), strict=True)):
+            site = self._fleet.site(self._servers + 1 + number)
+            far[site, self._brokers[home]] = way_s
+            far[site, self._cloud] = way_s + area.cloud_s
+        return {link: self._factor * float(way_s) for link, way_s in far.items()}
+
+    async def _shape(self, wan: WanControl, far: dict[tuple[str, str], float]) -> None:
+        """Links that are not named are not far."""
+        for link in self._ways.keys() | far.keys():
+            if self._ways.get(link, 0.0) != far.get(link, 0.0):
+                await wan.shape(*link, Shape(far.get(link, 0.0)))
+        self._ways = far
+
+    async def _reroute(self, config: Config, homing: Homing) -> None:
         """Routes have the homes of all their members, and the cloud where somebody delegates to it."""
         area, members = self._area, homing.home[self._area.owner]
-        ways_s = area.home_s(homing.home) + area.cloud_s
-        for number, way_s in enumerate(ways_s.tolist()):
-            site = self._fleet.site(self._servers + 1 + number)
-            await wan.shape(site, self._cloud, Shape(self._factor * way_s))
         async with operator_of(config) as operator:
             for at, topic in enumerate(self._topics):
                 homes = {self._brokers[home] for home in members[area.topic == at].tolist()}
@@ -233,21 +260,25 @@ class _Lived:
                 late.append(f"{self._clients[client].name} for {self._topics[topic]}")
         return late
 
-    async def _excess_s(self, config: Config, homing: Homing) -> float:
-        """By round trips of some clients to their homes, while all the others publish: the mean, per crossing."""
-        found: list[float] = []
+    async def _probes(self, config: Config, homing: Homing) -> list[tuple[int, Link]]:
+        """Links of some clients to their homes."""
+        found = []
+        for number in np.linspace(0, len(self._clients) - 1, _PROBES).astype(int).tolist():
+            directory = Directory(config, self._fleet.site(self._servers + 1 + number))
+            connect = connector(directory, name=f"probe{number}")
+            found.append((number, await connect(self._brokers[homing.home[number]], lambda _up: None)))
+        return found
+
+    async def _excess_s(self, probes: list[tuple[int, Link]], homing: Homing) -> float:
+        """By round trips while everybody publishes: the mean, per crossing."""
         home_s = self._factor * self._area.home_s(homing.home)
-        chosen = np.linspace(0, len(self._clients) - 1, 8).astype(int).tolist()
-        links = []
-        for number in chosen:
-            connect = connector(Directory(config, self._fleet.site(self._servers + 1 + number)), name=f"way{number}")
-            links.append(await connect(self._brokers[homing.home[number]], lambda _up: None))
+        found: list[float] = []
         until_s = time.monotonic() + self._pace.lasting_s / 2
         while time.monotonic() < until_s:
-            for number, link in zip(chosen, links, strict=True):
+            for number, link in probes:
                 begun_s = time.monotonic()
                 await link.flush()
                 found.append((time.monotonic() - begun_s) / 2 - float(home_s[number]))
-        for link in links:
+        for _, link in probes:
             await link.close()
         return float(np.mean(found))
