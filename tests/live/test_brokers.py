@@ -5,6 +5,8 @@ import json
 import subprocess
 from pathlib import Path
 
+from nearcast.fleet.credentials import role_passwords
+from nearcast.fleet.permissions import Guard
 from nearcast.fleet.servers import Server, ServerSpec
 from tests.live.conftest import Fleet
 from tests.live.test_commands import received, subscribed
@@ -48,7 +50,8 @@ def test_a_broker_is_added_used_drained_and_removed(fleet: Fleet) -> None:
 
 def test_a_server_that_runs_is_taken_in_when_its_agent_is_started(fleet: Fleet, tmp_path: Path, kind: str) -> None:
     async def take_in() -> None:
-        server = await Server.start(ServerSpec(kind, "mine"), tmp_path / "elsewhere")
+        guard = Guard(role_passwords(fleet.state))  # it must let in the fleet's roles
+        server = await Server.start(ServerSpec(kind, "mine", guard=guard), tmp_path / "elsewhere")
         agent: subprocess.Popen[str] | None = None
         try:
             waits = await asyncio.to_thread(fleet.run, "broker", "add", "mine", "--url", server.url, "--timeout", "1")
