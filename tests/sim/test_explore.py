@@ -44,7 +44,7 @@ def test_without_a_rule_the_explorer_finds_what_it_is_for(rule: str) -> None:
 REDUCIBLE = (
     ("single to homed 20", None),
     ("single to all_subscribers 20", None),
-    ("single to all_subscribers 20", "confirm"),
+    pytest.param("single to all_subscribers 20", "confirm", marks=pytest.mark.slow),
     ("homed to single 11", "barrier"),
     ("single to homed 21", "barrier"),
     ("single to all_subscribers 10", "barrier"),

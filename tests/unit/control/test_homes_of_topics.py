@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 
+import msgspec
+
 from nearcast.control.copies import copies_of, keep_in_step, messages_of
 from nearcast.control.forwarder import Forwarder
 from nearcast.control.instructions import Attach, Detach, Instruction, Say, Send
@@ -29,7 +31,7 @@ from nearcast.wire.control import (
     Tell,
     Welcome,
 )
-from nearcast.wire.envelope import END, Envelope, notice
+from nearcast.wire.envelope import END, Envelope, Trail, notice
 
 TIMING = Timing()
 HOMES = ("H0", "H1", "H2")
@@ -129,7 +131,10 @@ def pass_barrier(one: Subscriber, through: tuple[str, ...], now: float) -> None:
     one.generation(Generation("t", 1, through[0], 8, 1, HOMES), now)
     for source in HOMES:
         for via in through:
-            one.frame(notice(Marker("t", through[0], 8, 1, source, ()), 1), via, now)
+            said = notice(Marker("t", through[0], 8, 1, source, ()), 1)
+            if source != via:  # carried there by its agent
+                said = msgspec.structs.replace(said, trail=Trail(source, 5, 1, 2, (source, via)))
+            one.frame(said, via, now)
 
 
 def test_a_subscriber_leaves_its_old_home_behind_a_barrier() -> None:

@@ -18,6 +18,7 @@ def one_of_each_event() -> History:
     history.delivered(0.4, 1, PUBLISHER, 0)
     history.unsequenced_delivered(0.5, 1)
     history.moved(0.6, "plaza", 2, "told")
+    history.rehomed(0.65, "c1", "b2")
     history.fault(0.7, "broker b1 crashes, née b0")
     history.reported(0.8, 1, Gap("plaza", PUBLISHER, 1, None))
     history.reported(0.8, 1, Discontinuity("plaza", "b1", 0.25, None))
