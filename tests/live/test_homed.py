@@ -48,6 +48,7 @@ async def until(seconds: float, good: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_homes_change_and_delegate_under_traffic_and_every_spool_has_what_was_published_anywhere(fleet: Fleet) -> None:
     ok(fleet, "topic", "set", "t", "--processor", "testhomed:marked", "--spool", "2")
     ok(fleet, "topic", "move", "t", *HOMED)
