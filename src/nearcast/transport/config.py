@@ -5,6 +5,7 @@ key_file = "key"                      # or NEARCAST_KEY: what control messages a
 notice_key = "d75a9801..."            # optional: the public key by which agents' notices on topics are known
 notice_key_file = "notices"           # or NEARCAST_NOTICE_KEY: the private one, for agents alone
 protocol = 1                          # optional: the version to write while older software is still in the fleet
+unsigned_notices = true               # optional: while some agents still write a version below 3, theirs are taken too
 analyzer = false                      # optional: clients do not count, agents do not report
 sampled_topics = 4                    # optional: so many topics of plain clients an agent listens to at a time,
 sampled_messages = 250                # and to no more than so many messages of each in a second
@@ -160,6 +161,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notice_key: str | None = None
     notice_key_file: str | None = None
     protocol: int = NEWEST
+    unsigned_notices: bool = False
     analyzer: bool = True
     sampled_topics: Annotated[int, msgspec.Meta(ge=0)] = 4
     sampled_messages: Annotated[int, msgspec.Meta(ge=1)] = 250
@@ -320,7 +322,7 @@ def load_config(path: Path | None = None) -> Config:
     _must_be_bus(control, f"{path}: control.url")
     brokers = _brokers(raw.broker, tls, path)
     try:
-        dialect = Dialect(_key(raw, path), raw.protocol, _check(raw))
+        dialect = Dialect(_key(raw, path), raw.protocol, _check(raw), unsigned=raw.unsigned_notices)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     ways, timing = _ways(raw.way, brokers, tls, path), _timing(raw, path)

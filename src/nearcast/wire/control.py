@@ -447,7 +447,7 @@ def unseal_on_topic(data: bytes, dialect: Dialect, before: bytes) -> OnTopic:
     """Raises as `unseal` does."""
     version = data[0] if data else 0
     if version < _WHOLE:
-        if dialect.check is not None and dialect.version >= _WHOLE:
+        if dialect.check is not None and dialect.version >= _WHOLE and not dialect.unsigned:
             raise MalformedControl("a notice without an agent's signature: anybody could have made it")
         message = unseal(data, dialect)
     else:

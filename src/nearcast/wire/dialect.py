@@ -35,12 +35,16 @@ Check = Callable[[bytes, bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """`key` is the whole fleet's. With `check`, notices on topics must be signed by an agent; agents have `sign`."""
+    """`key` is the whole fleet's. With `check`, notices on topics must be signed by an agent; agents have `sign`.
+
+    `unsigned`: those of earlier versions are taken too, while some agents still write them.
+    """
 
     key: bytes = field(repr=False)
     version: int = NEWEST
     check: Check | None = field(default=None, repr=False)
     sign: Sign | None = field(default=None, repr=False)
+    unsigned: bool = False
 
     def __post_init__(self) -> None:
         if not OLDEST <= self.version <= NEWEST:

@@ -62,6 +62,14 @@ def test_while_a_fleet_is_renewed_those_who_write_the_old_version_take_both() ->
     assert decode(encode(MARKER, AGENT), old) == MARKER
 
 
+def test_with_unsigned_notices_those_who_write_the_new_version_take_the_old_one_too() -> None:
+    old, renewed = Dialect(KEY, 2), Dialect(KEY, 3, CHECK, unsigned=True)
+    assert decode(encode(MARKER, old), renewed) == MARKER
+    assert decode(encode(MARKER, AGENT), renewed) == MARKER
+    with pytest.raises(MalformedControl):
+        decode(encode(MARKER, Dialect(KEY, 3)), renewed)
+
+
 def test_data_is_as_long_as_ever_and_signed_by_nobody() -> None:
     message = Envelope(0, 7, 1, 2, 0, 1, 0, b"data")
     assert encode(message, AGENT)[4:] == encode(message, Dialect(b"other", 2))[4:]

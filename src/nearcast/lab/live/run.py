@@ -314,7 +314,7 @@ class _Run:
     async def _renew_all(self, state: Path) -> None:
         """As an operator does it: the configuration first, then one process after another."""
         text = self.config.path.read_text()
-        self.config.path.write_text(text.replace(f"protocol = {OLDEST}\n", ""))
+        self.config.path.write_text(text.replace(f"protocol = {OLDEST}\n", "unsigned_notices = true\n"))
         for name in [child.name for child in self.supervisor.status.children if child.kind in {"agent", "coordinator"}]:
             await asyncio.sleep(self.scale.kill_every_s)
             self.events.append(("fault", time.time(), f"{name} is renewed"))
