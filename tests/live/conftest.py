@@ -82,6 +82,11 @@ class Fleet:
         self.process.communicate(timeout=30)
 
 
+# What depends little on the kind of servers is run on one kind, and by `make test-all` on both.
+on_nats = pytest.mark.parametrize("kind", ["nats", pytest.param("redis", marks=pytest.mark.slow)], indirect=True)
+on_redis = pytest.mark.parametrize("kind", ["redis", pytest.param("nats", marks=pytest.mark.slow)], indirect=True)
+
+
 @pytest.fixture(params=["nats", "redis"])
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param

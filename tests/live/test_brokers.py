@@ -8,7 +8,7 @@ from pathlib import Path
 from nearcast.fleet.credentials import role_passwords
 from nearcast.fleet.permissions import Guard
 from nearcast.fleet.servers import Server, ServerSpec
-from tests.live.conftest import Fleet
+from tests.live.conftest import Fleet, on_nats, on_redis
 from tests.live.test_commands import received, subscribed
 
 
@@ -16,6 +16,7 @@ def names(fleet: Fleet) -> list[str]:
     return [each["name"] for each in fleet.run("broker", "list", "--json").json]
 
 
+@on_nats
 def test_a_broker_is_added_used_drained_and_removed(fleet: Fleet) -> None:
     listener = subscribed(fleet, "greetings", 5, seconds=150)  # nobody uses a broker only after two leases
     assert fleet.run("pub", "greetings", "one").code == 0
@@ -91,6 +92,7 @@ def test_the_fleet_is_never_drained_below_its_minimum(tmp_path: Path) -> None:
         fleet.stop()
 
 
+@on_redis
 def test_a_rented_server_is_there_again_when_the_fleet_is_started_again(tmp_path: Path, kind: str) -> None:
     fleet = Fleet(tmp_path, "--sites", "1", "--brokers", kind)
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.status import process_mark
-from tests.live.conftest import Fleet
+from tests.live.conftest import Fleet, on_nats, on_redis
 
 
 def subscribed(fleet: Fleet, topic: str, count: int, *, seconds: int = 30) -> "subprocess.Popen[str]":
@@ -31,6 +31,7 @@ def topic_lines(fleet: Fleet, topic: str) -> list[str]:
     return fleet.run("topic", "show", topic).out.splitlines()
 
 
+@on_redis
 def test_messages_flow_while_a_topic_is_moved(fleet: Fleet) -> None:
     listener = subscribed(fleet, "greetings", 4)
     assert fleet.run("pub", "greetings", "one").code == 0
@@ -73,6 +74,7 @@ def test_a_fleet_that_is_well_is_found_well(fleet: Fleet) -> None:
     assert [each["name"] for each in fleet.run("broker", "list", "--json").json] == ["b1", "b2", "b3"]
 
 
+@on_nats
 def test_without_the_control_bus_traffic_goes_on_and_status_says_that_nothing_moves(fleet: Fleet) -> None:
     listener = subscribed(fleet, "t", 2)
     sender = fleet.start("pub", "t")

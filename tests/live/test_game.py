@@ -7,6 +7,7 @@ from nearcast.lab.live.game import LiveGame, play_live
 from nearcast.lab.live.players import SecondSeen
 from nearcast.lab.workloads.schedule import Schedule
 from nearcast.lab.workloads.tiles import World
+from tests.live.conftest import on_redis
 
 _SCHEDULE = Schedule(((0.0, 8), (8.0, 16)))
 
@@ -17,6 +18,7 @@ def played(kind: str, line_bytes_per_s: float) -> list[SecondSeen]:
     return asyncio.run(play_live(game, seed=3, enough=overwhelmed, told=lambda _second: None))
 
 
+@on_redis
 def test_players_hear_each_other_and_themselves(kind: str) -> None:
     seen = played(kind, 10e6)
     assert 6 <= len(seen) <= 8

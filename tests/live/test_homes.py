@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.transport.config import load_config
-from tests.live.conftest import Fleet
+from tests.live.conftest import Fleet, on_nats
 from tests.live.test_delivery import Subscriber, Writer, commit, delivering, until_served
 
 HOMES = """
@@ -39,6 +39,7 @@ def by_broker(found: Any) -> dict[str, int]:
     return {each["broker"]: each["subscribers"] for each in found["brokers"]}
 
 
+@on_nats
 def test_a_crowd_that_comes_to_one_broker_is_spread_and_misses_nothing(fleet: Fleet, tmp_path: Path) -> None:
     lead_anew(fleet)
 

@@ -19,6 +19,7 @@ from nearcast.sim.check import check
 from nearcast.sim.history import History
 from nearcast.sim.recorder import Recorder
 from nearcast.transport.config import Config, load_config
+from tests.live.conftest import on_nats
 
 EVERY_S = 5.0
 PROMISE = "p95:100ms"  # far more than a machine that is busy with other things adds
@@ -120,5 +121,6 @@ async def keep_the_promise(state: Path, kind: str) -> None:
     assert result.clean, result
 
 
+@on_nats
 def test_a_promise_that_clients_elsewhere_break_is_kept_by_a_move_and_explained(tmp_path: Path, kind: str) -> None:
     asyncio.run(keep_the_promise(tmp_path, kind))

@@ -4,8 +4,11 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from nearcast.lab.experiment import silent
 from nearcast.lab.live.run import LiveScale, play
+from tests.live.conftest import on_redis
 
 
 def test_topics_move_under_traffic_and_nothing_is_lost(kind: str) -> None:
@@ -29,6 +32,7 @@ def test_a_fleet_goes_to_a_new_protocol_process_by_process_and_nothing_is_missin
     assert (len(found.checked.covered), found.checked.gaps, found.checked.discontinuities) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_fleet_goes_to_a_new_protocol_while_topics_move_and_what_is_missing_is_reported() -> None:
     found = play("redis", LiveScale(fanout=10, moves=12, renewed=True), seed=4, progress=silent)
     assert found.checked.honest, found.checked.counts()
@@ -36,6 +40,7 @@ def test_a_fleet_goes_to_a_new_protocol_while_topics_move_and_what_is_missing_is
     assert (found.unfinished, found.disputed) == ([], 0)
 
 
+@on_redis
 def test_the_demo_ends_by_itself_with_nothing_lost(kind: str) -> None:
     argv = [sys.executable, "-m", "nearcast", "demo", "--seconds", "12", "--brokers", kind, "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)

@@ -13,6 +13,7 @@ from nearcast.lab.promised import Observed
 from nearcast.lab.uav import Flight
 from nearcast.lab.workloads.groups import Joining
 from nearcast.lab.workloads.swarms import Crossing
+from tests.live.conftest import on_redis
 
 # Two swarms of three drones: one flies to the zone of the other.
 FLIGHT = Flight((Crossing(0.0, 0, 0), Crossing(0.0, 1, 1), Crossing(1.0, 0, 1)), 14.0, 5.0, 2, 2, 3)
@@ -36,6 +37,7 @@ def all_came(seen: Observed) -> bool:
     return seen.missing == 0 and seen.reports == 0 and seen.counts["published"] > 0
 
 
+@on_redis
 def test_topics_follow_a_swarm_to_its_zone(kind: str) -> None:
     flown = uav.fly(FLIGHT, kind, 3, silent)
     assert all_came(flown)
