@@ -1,5 +1,6 @@
 """A whole deployment of real processes, started by the command that users start it with."""
 
+import asyncio
 import gc
 import json
 import os
@@ -7,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,6 +63,11 @@ class Fleet:
         done = subprocess.run(argv, env=env, input=given, capture_output=True, text=True, timeout=60, check=False)
         return Result(done.returncode, done.stdout, done.stderr)
 
+    def ok(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.code == 0, (arguments, done)
+        return done.out
+
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         argv = [sys.executable, "-m", "nearcast", *arguments]
         env = {**os.environ, "NEARCAST_CONFIG": str(self.config)}
@@ -101,3 +108,24 @@ def fleet(tmp_path: Path, kind: str) -> Iterator[Fleet]:
         yield fleet
     finally:
         fleet.stop()
+
+
+@contextmanager
+def fleet_with(name: str, code: str, folder: Path, kind: str) -> Iterator[Fleet]:
+    """One whose agents can import a module of this name: processors for a test."""
+    (folder / f"{name}.py").write_text(code)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        fleet = Fleet(folder, "--brokers", kind)
+        try:
+            fleet.until_well()
+            yield fleet
+        finally:
+            fleet.stop()
+
+
+async def until(seconds: float, good: Callable[[], bool], what: str) -> None:
+    until_s = time.monotonic() + seconds
+    while not good():
+        assert time.monotonic() < until_s, what
+        await asyncio.sleep(0.05)

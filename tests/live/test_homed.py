@@ -1,9 +1,8 @@
 """A homed topic on real servers: homes change under traffic, one delegates, and processors look back on all homes."""
 
 import asyncio
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from nearcast.client import Client, open_client
 from nearcast.sim.check import check
 from nearcast.sim.history import History
 from nearcast.sim.recorder import Recorder
-from tests.live.conftest import Fleet
+from tests.live.conftest import Fleet, fleet_with, until
 
 PROCESSORS = """
 def marked(message, spool):
@@ -24,34 +23,15 @@ EVERY_S = 0.05
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    (tmp_path / "testhomed.py").write_text(PROCESSORS)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    fleet = Fleet(tmp_path, "--brokers", kind)
-    try:
-        fleet.until_well()
+def fleet(tmp_path: Path, kind: str) -> Iterator[Fleet]:
+    with fleet_with("testhomed", PROCESSORS, tmp_path, kind) as fleet:
         yield fleet
-    finally:
-        fleet.stop()
-
-
-def ok(fleet: Fleet, *arguments: str) -> str:
-    done = fleet.run(*arguments)
-    assert done.code == 0, (arguments, done)
-    return done.out
-
-
-async def until(seconds: float, good: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + seconds
-    while not good():
-        assert time.monotonic() < until_s, what
-        await asyncio.sleep(0.05)
 
 
 @pytest.mark.slow
 def test_homes_change_and_delegate_under_traffic_and_every_spool_has_what_was_published_anywhere(fleet: Fleet) -> None:
-    ok(fleet, "topic", "set", "t", "--processor", "testhomed:marked", "--spool", "2")
-    ok(fleet, "topic", "move", "t", *HOMED)
+    fleet.ok("topic", "set", "t", "--processor", "testhomed:marked", "--spool", "2")
+    fleet.ok("topic", "move", "t", *HOMED)
     refused = fleet.run("topic", "move", "t", *HOMED, "--delegate", "b1", "--cloud", "b9")
     assert refused.code == 2
     assert "'b9' is part of a delegation, but not of the route" in refused.err
@@ -100,7 +80,7 @@ async def _change(fleet: Fleet, recorder: Recorder, sender: Client, receiver: Cl
         sender.set_home(mine)
         receiver.set_home(theirs)
         await asyncio.sleep(2.5)
-    await asyncio.to_thread(ok, fleet, "topic", "move", "t", *HOMED, "--delegate", "b1", "--cloud", "b3")
+    await asyncio.to_thread(fleet.ok, "topic", "move", "t", *HOMED, "--delegate", "b1", "--cloud", "b3")
     await until(20.0, lambda: sender.publication("t").machine.targets == ("b3",), "it publishes at home still")
     await asyncio.sleep(2.0)
     over.set()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from nearcast.lab.live.run import LiveScale, play
 from nearcast.sim.check import check
 from nearcast.sim.history import History
 from nearcast.sim.recorder import Recorder
-from tests.live.conftest import Fleet
+from tests.live.conftest import Fleet, fleet_with, until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "processors.md"
 PROCESSORS = """
@@ -51,47 +51,27 @@ def counted(message, spool):
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    (tmp_path / "testprocessors.py").write_text(PROCESSORS)
-    known = os.environ.get("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{known}")
-    fleet = Fleet(tmp_path, "--brokers", kind)
-    try:
-        fleet.until_well()
+def fleet(tmp_path: Path, kind: str) -> Iterator[Fleet]:
+    with fleet_with("testprocessors", PROCESSORS, tmp_path, kind) as fleet:
         yield fleet
-    finally:
-        fleet.stop()
-
-
-def ok(fleet: Fleet, *arguments: str) -> str:
-    done = fleet.run(*arguments)
-    assert done.code == 0, (arguments, done)
-    return done.out
-
-
-async def until(seconds: float, good: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + seconds
-    while not good():
-        assert time.monotonic() < until_s, what
-        await asyncio.sleep(0.05)
 
 
 def test_one_raises_one_hangs_one_dies_one_is_killed_and_nothing_else_is_disturbed(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     for topic in ("moody", "steady", "plain"):
-        ok(fleet, "topic", "move", topic, "b1")
-    ok(fleet, "topic", "set", "moody", "--processor", "testprocessors:moody", "--limit", "5000")
-    ok(fleet, "topic", "set", "steady", "--processor", "testprocessors:counted", "--spool", "3")
+        fleet.ok("topic", "move", topic, "b1")
+    fleet.ok("topic", "set", "moody", "--processor", "testprocessors:moody", "--limit", "5000")
+    fleet.ok("topic", "set", "steady", "--processor", "testprocessors:counted", "--spool", "3")
     asyncio.run(_disturb(fleet, tmp_path))
-    shown = ok(fleet, "topic", "show", "moody")
-    found = json.loads(ok(fleet, "topic", "show", "moody", "--json"))
+    shown = fleet.ok("topic", "show", "moody")
+    found = json.loads(fleet.ok("topic", "show", "moody", "--json"))
     processed = found["processing"]["b1"]
     assert [processed[name] for name in ("processed", "raised", "hung", "died", "dropped")] == [5, 1, 1, 2, 0], shown
     for text in ("5 processed, 1 raised, 1 hung, 2 died", "a bad day", "did not end within 0.5 s", "signal 9"):
         assert text in shown, shown
     assert processed["interval_ms"] > 0.0
-    steady = json.loads(ok(fleet, "topic", "show", "steady", "--json"))["processing"]["b1"]
+    steady = json.loads(fleet.ok("topic", "show", "steady", "--json"))["processing"]["b1"]
     assert [steady[name] for name in ("raised", "hung", "died", "dropped")] == [0, 0, 0, 0]
 
 
@@ -120,7 +100,7 @@ async def _disturb(fleet: Fleet, tmp_path: Path) -> None:
         await sender.publish("moody", b"4")
         await until(20.0, lambda: len(heard["moody"]) == 4, f"heard only {heard['moody']}")
         await asyncio.to_thread(
-            ok, fleet, "topic", "set", "moody", "--processor", "testprocessors:moody", "--limit", "500"
+            fleet.ok, "topic", "set", "moody", "--processor", "testprocessors:moody", "--limit", "500"
         )
         await asyncio.sleep(1.0)
         for what in (b"hang", b"5"):
@@ -185,7 +165,7 @@ def test_the_example_of_the_document_does_what_it_says(fleet: Fleet, tmp_path: P
     _shell(fleet, commands[2]).communicate(timeout=60)
     assert listening.communicate(timeout=60)[0].splitlines() == shown[1:]
     until_s = time.monotonic() + 20.0
-    while "1 raised" not in (found := ok(fleet, "topic", "show", "gps")):
+    while "1 raised" not in (found := fleet.ok("topic", "show", "gps")):
         assert time.monotonic() < until_s, found
         time.sleep(0.5)
     assert "JSONDecodeError" in found
