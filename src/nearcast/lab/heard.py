@@ -38,6 +38,10 @@ class Heard:
 
         return take
 
+    def __len__(self) -> int:
+        """Deliveries, of all topics."""
+        return sum(map(len, self._sent.values()))
+
     @property
     def topics(self) -> tuple[str, ...]:
         return tuple(self._sent)

@@ -24,11 +24,21 @@ class Migration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """What a run came to: how late messages were, which topics moved, and what the checker counted."""
+    """What a run came to: how late messages were, which topics moved, and what the checker counted.
+
+    `heard` is what may be judged. `whole` has also what was under way while the machine stood still, for `stalled_s`.
+    """
 
     heard: Heard
     migrations: list[Migration]
     counts: Mapping[str, int | float]
+    whole: Heard
+    stalled_s: float = 0.0
+
+    @property
+    def held_up(self) -> int:
+        """Deliveries that are not judged."""
+        return len(self.whole) - len(self.heard)
 
     @property
     def missing(self) -> float:

@@ -58,7 +58,7 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
     else:
         played = virtual.play(game, settings.seed, progress)
     found = judged(game, played)
-    late_ms = np.concatenate([played.heard.late_ms(line) for line in game.lines])
+    late_ms = np.concatenate([played.whole.late_ms(line) for line in game.lines])
     return Outcome(
         claims=(
             WITHIN.judge(round(float((late_ms < BOUND_MS).mean()), 6)),
@@ -120,10 +120,10 @@ def judged(game: Game, played: Observed) -> list[Episode]:
             found += episodes(
                 topic_of(player),
                 causes,
-                played.heard.windows(line_of(player, city)),
+                played.whole.windows(line_of(player, city)),
                 mine,
                 bound_ms=BOUND_MS,
-                window_s=played.heard.window_s,
+                window_s=played.whole.window_s,
                 settle_s=SETTLE_S,
                 patience_s=2 * LOOP_S,
             )
@@ -143,7 +143,7 @@ def _windows(game: Game, played: Observed) -> Table:
     rows = []
     for player in range(len(game.city_of)):
         for city, name in enumerate(game.cities):
-            of = played.heard.windows(line_of(player, city))
+            of = played.whole.windows(line_of(player, city))
             values = zip(of.at_s, of.count, of.p95_ms, of.max_ms, strict=True)
             rows += [
                 (topic_of(player), name, float(at_s), int(count), round(float(p95_ms), 3), round(float(max_ms), 3))
@@ -172,7 +172,7 @@ def _view(game: Game, played: Observed, player: int) -> list[tuple[Floats, Float
     """What a player hears of everybody in its group while they are in it: times, and the p95 of then."""
     found = []
     for other, from_s, to_s in companions(game, player):
-        of = played.heard.windows(line_of(other, game.city_of[player]))
+        of = played.whole.windows(line_of(other, game.city_of[player]))
         inside = (of.at_s >= from_s) & (of.at_s < to_s)
         found.append((of.at_s[inside], of.p95_ms[inside]))
     return found

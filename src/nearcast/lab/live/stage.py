@@ -21,6 +21,7 @@ from nearcast.lab.heard import Heard
 from nearcast.lab.live.actors import ActorsSpec
 from nearcast.lab.live.journal import merge
 from nearcast.lab.live.led import operator_of, until_led
+from nearcast.lab.live.stalls import Stalls, read_stalls, watched_stalls
 from nearcast.lab.live.watched import watched_records
 from nearcast.lab.promised import Observed, migrations
 from nearcast.sim.check import check
@@ -78,12 +79,14 @@ class _Stage:
                 async with watched_records(config, self._moved):
                     await asyncio.sleep(WARM_UP_S)
                     parts = [await self._start(part, config, folder) for part in range(len(scenario.parts))]
-                    try:
-                        begin_s = await self._play(parts, folder)
-                    finally:
-                        await asyncio.gather(*(part.stop(_END_S) for part in parts))
+                    async with watched_stalls(folder) as files:
+                        try:
+                            begin_s = await self._play(parts, folder)
+                        finally:
+                            await asyncio.gather(*(part.stop(_END_S) for part in parts))
             history = merge(self._journals, *self._events)
-        return observed(history, scenario, begin_s)
+            stalls = read_stalls(files)
+        return observed(history, scenario, begin_s, stalls)
 
     async def _play(self, parts: list[Command], folder: Path) -> float:
         begin_s = time.time() + RUN_IN_S
@@ -111,10 +114,10 @@ class _Stage:
         return await Command.start(CommandSpec(file.stem, "clients", argv, start_s=120.0), folder)
 
 
-def observed(history: History, scenario: Scenario, begin_s: float) -> Observed:
-    """From what all processes wrote down, on one wall clock."""
-    heard = Heard(scenario.lines, _WINDOW_S)
-    takes = {line: heard[line] for line in scenario.lines}
+def observed(history: History, scenario: Scenario, begin_s: float, stalls: Stalls) -> Observed:
+    """From what all processes wrote down, on one wall clock. What was under way in a stall is not heard."""
+    heard, whole = Heard(scenario.lines, _WINDOW_S), Heard(scenario.lines, _WINDOW_S)
+    takes = {line: (heard[line], whole[line]) for line in scenario.lines}
     sent: dict[tuple[int, int], tuple[str, float]] = {}
     for event in history.events:
         if event[0] == "publish":
@@ -123,6 +126,10 @@ def observed(history: History, scenario: Scenario, begin_s: float) -> Observed:
         elif event[0] == "delivered":
             _, at_s, number, publisher, seq = event
             topic, sent_s = sent[publisher, seq]
-            takes[scenario.line(topic, number // _NUMBERS)](sent_s - begin_s, at_s - sent_s)
+            hear, note = takes[scenario.line(topic, number // _NUMBERS)]
+            note(sent_s - begin_s, at_s - sent_s)
+            if not stalls.during(sent_s, at_s):
+                hear(sent_s - begin_s, at_s - sent_s)
     moved = migrations((kind, at_s - begin_s, *rest) for kind, at_s, *rest in history.events)
-    return Observed(heard, moved, check(history, grace_s=_GRACE_S).counts())
+    counts = check(history, grace_s=_GRACE_S).counts()
+    return Observed(heard, moved, counts, whole, stalls.total_s(begin_s, begin_s + scenario.run_s))

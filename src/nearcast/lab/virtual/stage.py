@@ -113,7 +113,7 @@ class Stage:
         self._history.finished(self.fleet.now)
         await self.crew.close()
         moved = migrations((kind, at_s - self.begun_s, *rest) for kind, at_s, *rest in self._history.events)
-        return Observed(self.heard, moved, self._history.counts())
+        return Observed(self.heard, moved, self._history.counts(), whole=self.heard)
 
     async def _tell(self, whole: int, progress: Progress) -> None:
         await self.until(0.0)
