@@ -49,7 +49,8 @@ def test_a_flight_is_the_same_every_time_and_latency_is_that_of_the_ways() -> No
 
 def test_without_a_loop_a_promise_stays_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uav, "LOOP", {"policy": "epulsar", "every_s": 0.0})
-    found = judged(SMALL, uav.fly(SMALL, 3, silent))
+    flown = uav.fly(SMALL, 3, silent)
+    found = judged(SMALL, flown, flown.heard)
     after = [each for each in found if each.topic.startswith("swarm.0") and each.cause_s == 6.0]
     assert [each.migrations for each in after] == [(), ()]
     assert sum(each.outside for each in found) > 0
