@@ -1,8 +1,6 @@
 """The WAN emulator as a process of its own: what it is told at its start, and how it is told more while it runs."""
 
 import asyncio
-import gc
-import json
 import random
 import signal
 import sys
@@ -20,6 +18,7 @@ from nearcast.fleet.orders import ask, take_orders
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.wan import LinkState, WanEmulator
 from nearcast.transport.endpoint import Endpoint
+from nearcast.transport.process import say_ready
 
 _ANSWER_S = 5.0
 
@@ -76,7 +75,6 @@ async def serve(plan: WanPlan, stopped: asyncio.Event, ready: Callable[[], None]
         for link in plan.links:
             await emulator.open(link.site, link.broker, Endpoint.parse(link.url), link.shape, port=link.port)
         async with await take_orders(Path(plan.control), partial(_carry_out, emulator)):
-            gc.freeze()  # what is here stays: a collection need not look at it in the middle of a relay
             ready()
             await stopped.wait()
     finally:
@@ -144,17 +142,12 @@ def main() -> None:
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        await serve(plan, stopped, _say_ready)
+        await serve(plan, stopped, say_ready)
 
     try:
         uvloop.run(run(WanPlan.read(Path(sys.argv[1]))))
     except NearcastError as error:
         sys.exit(f"nearcast: {error}")
-
-
-def _say_ready() -> None:
-    sys.stdout.write(json.dumps({"ready": True}) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
