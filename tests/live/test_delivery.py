@@ -33,6 +33,7 @@ from nearcast.domain.channel import (
 from nearcast.domain.errors import ChannelError
 from nearcast.domain.execution import Execution
 from nearcast.pipeline.delivery import Delivery
+from nearcast.pipeline.progress import Kept
 from nearcast.store.nats_kv import NatsKvStore
 from nearcast.store.store import ABSENT
 from nearcast.transport.access import Role
@@ -77,8 +78,8 @@ class Writer:
         for each in gone:
             self.asked.pop(each.key, None)
 
-    async def executions(self, after: int) -> tuple[Execution, ...]:
-        return tuple(each for each in self.done if each.number > after)
+    async def kept(self, after: int) -> Kept:
+        return Kept(0, tuple(each for each in self.done if each.number > after))
 
     def execute(self) -> None:
         number = len(self.done) + 1

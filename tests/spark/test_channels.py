@@ -90,7 +90,7 @@ async def test_every_record_is_told_once_whatever_is_killed_in_between(spark: Sp
         flood.key: (2, [6]),
     }
     assert again.results.keys(second) == {flood.key: 1}
-    assert [each.number for each in await again.executions(1)] == [2, 3]
+    assert [each.number for each in (await again.kept(1)).executions] == [2, 3]
     assert await tables["Reports"].held() == 4
     with pytest.raises(Conflict):
         await _executed_twice(again, runner)
@@ -116,11 +116,11 @@ async def test_executions_are_put_aside_and_their_results_removed(
     await report(spark, tables, (6, "fire"))
     last = await again.execute()
     assert isinstance(last, Execution)
-    found = [again.results.notification(each, key) for each in await again.executions(0)]
+    found = [again.results.notification(each, key) for each in (await again.kept(0)).executions]
     told = [(each.execution, each.previous, each.rows[0]["id"]) for each in found if each is not None]
     assert told == [(1, None, 1), (2, 1, 2), (4, 2, 4), (5, 4, 5), (6, 5, 6)]
     await again.clean(keep_s=-1.0)
-    assert [each.number for each in await again.executions(0)] == [6]
+    assert [each.number for each in (await again.kept(0)).executions] == [6]
     assert [path.name for path in again.folder.glob("0*")] == [last.path]
     await report(spark, tables, (7, "fire"))
     once_more = ChannelRunner(store, tmp_path, channel, tables, spark=spark)

@@ -23,9 +23,10 @@ from nearcast.pipeline.asking import GONE, Asker, Read
 from nearcast.pipeline.files import sync
 from nearcast.pipeline.pointer import put_surely
 from nearcast.pipeline.progress import (
+    Kept,
     begin,
-    executions_of,
     folder_of,
+    kept_of,
     key_of,
     progress_of,
     put_aside,
@@ -195,15 +196,15 @@ class ChannelRunner:
                 await self._tables[name].hold(self.channel.work, window.until)
         return execution
 
-    async def executions(self, after: int) -> tuple[Execution, ...]:
+    async def kept(self, after: int) -> Kept:
         """Those with a number above `after`, the oldest first, as far as their results are kept."""
-        return await executions_of(self._store, self._base, self.channel, after)
+        return await kept_of(self._store, self._base, self.channel, after)
 
     async def clean(self, keep_s: float) -> None:
         """Removes results that are older than `keep_s`, and what killed executions left. Those of the last one stay."""
         async with self._changing:
             progress, revision = await read_progress(self._store, self.channel)
-            kept, before_s = await self.executions(0), self._clock.wall() - keep_s
+            kept, before_s = (await self.kept(0)).executions, self._clock.wall() - keep_s
             old = [each.number for each in kept[:-1] if each.at_s < before_s]
             if old:
                 await self._commit(progress.expired(old[-1]), revision)

@@ -24,6 +24,7 @@ from nearcast.domain.channel import ChannelSpec, Notification, Subscription, Sub
 from nearcast.domain.errors import ChannelError, PipelineError, StoreDown, WireError
 from nearcast.domain.execution import Execution
 from nearcast.pipeline.distinct import DistinctStore
+from nearcast.pipeline.progress import Kept
 from nearcast.store.store import Store
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
@@ -81,7 +82,7 @@ class Served(Protocol):
 
     async def unsubscribe(self, gone: Collection[Subscription]) -> None: ...
 
-    async def executions(self, after: int) -> tuple[Execution, ...]:
+    async def kept(self, after: int) -> Kept:
         """Those with a number above `after`, the oldest first, as far as they are kept. Raises ChannelError when the
         channel has been dropped.
         """
@@ -155,7 +156,7 @@ class Delivery:
                 if before.get(name) is not channel:
                     if new := demand.began(name, channel.first):
                         demand.told([each.key for each in new], await channel.subscribe(new))
-                    executions = await channel.executions(-1)
+                    executions = (await channel.kept(-1)).executions
                     self._committed[name] = executions[-1].number if executions else channel.first
             for name in [name for name in self._committed if name not in self._channels]:
                 del self._committed[name]
@@ -167,7 +168,7 @@ class Delivery:
         async with self._looking:
             for name, channel in list(self._channels.items()):
                 try:
-                    new = await channel.executions(self._committed.get(name, 0))
+                    new = (await channel.kept(self._committed.get(name, 0))).executions
                 except ChannelError:
                     continue  # it is being dropped: an update follows
                 for execution in new:
@@ -283,10 +284,10 @@ class Delivery:
         if channel is None or self._demand is None:
             return Response(f"no channel {message.channel!r}", status_code=404)
         try:
-            executions = await channel.executions(min((after for _, after in message.after), default=0))
+            kept = await channel.kept(min((after for _, after in message.after), default=0))
             since = {key: each.since for key, _ in message.after if (each := self._demand.find(key))}
             committed = self._committed[message.channel]
-            body = await asyncio.to_thread(self._read, message, channel.results, executions, since, committed)
+            body = await asyncio.to_thread(self._read, message, channel.results, kept, since, committed)
         except (ChannelError, PipelineError, StoreDown) as error:
             return Response(str(error), status_code=503)
         return Response(body, headers={"Content-Encoding": "gzip"}, media_type="application/octet-stream")
@@ -295,23 +296,21 @@ class Delivery:
         self,
         pull: Pull,
         files: ResultFiles,
-        executions: tuple[Execution, ...],
+        kept: Kept,
         since: Mapping[str, int],
         committed: int,
     ) -> bytes:
-        answer = read_results(pull, files, executions, since, committed)
+        answer = read_results(pull, files, kept, since, committed)
         return gzip.compress(seal(answer, self._dialect), _COMPRESSED)
 
 
-def read_results(
-    pull: Pull, files: ResultFiles, executions: tuple[Execution, ...], since: Mapping[str, int], committed: int
-) -> Pulled:
+def read_results(pull: Pull, files: ResultFiles, kept: Kept, since: Mapping[str, int], committed: int) -> Pulled:
     """Whole executions, the oldest first, until there are enough bytes.
 
     `since`: the execution after which results are made for each key without a break. What was before is given too, as
     far as it is there, but not as if nothing were missing in between.
     """
-    floor = executions[0].number - 1 if executions else 0
+    floor, executions = kept
     found: dict[str, list[Result]] = {}
     until, size = max(committed, executions[-1].number if executions else 0), 0
     for execution in executions:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -46,18 +47,24 @@ async def progress_of(store: Store, channel: Channel) -> Progress:
     return (await read_progress(store, channel))[0]
 
 
-async def executions_of(store: Store, folder: Path, channel: Channel, after: int) -> tuple[Execution, ...]:
-    """Those with a number above `after`, the oldest first, as far as their results are kept.
-
-    Raises ChannelError when the channel has been dropped.
+class Kept(NamedTuple):
+    """`executions` above a number, the oldest first. Of those up to `floor` no results are kept; other numbers that are
+    not among them are of executions that were killed, or failed: they have none.
     """
+
+    floor: int
+    executions: tuple[Execution, ...]
+
+
+async def kept_of(store: Store, folder: Path, channel: Channel, after: int) -> Kept:
+    """Those with a number above `after`. Raises ChannelError when the channel has been dropped."""
     progress = await progress_of(store, channel)
     found, older, after = progress.executions, progress.older, max(after, progress.floor)
     while older and found[0].number > after + 1:
         value = await in_thread((folder_of(folder, channel) / older).read_bytes)
         older, earlier = _older.decode(value)
         found = (*earlier, *found)
-    return tuple(each for each in found if each.number > after)
+    return Kept(progress.floor, tuple(each for each in found if each.number > after))
 
 
 def put_aside(progress: Progress) -> bytes:

@@ -26,7 +26,7 @@ from nearcast.fleet.supervisor import Supervisor
 from nearcast.lab.live.application import create_channels, create_datasets, pipeline_command
 from nearcast.lab.live.led import keep, until_led
 from nearcast.pipeline.manifest import Manifest
-from nearcast.pipeline.progress import executions_of
+from nearcast.pipeline.progress import kept_of
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.transport.config import Config, load_config
@@ -141,7 +141,7 @@ async def _measure(load: _Load, master: str) -> Outcome:
                 try:
                     run = _Run(config, tables[_USERS.name], pipeline, load)
                     outcome = await run.outcome()
-                    executions = [await executions_of(store, config.tables, each, 0) for each in made]
+                    executions = [(await kept_of(store, config.tables, each, 0)).executions for each in made]
                 finally:
                     await pipeline.kill()
     return _with_executions(outcome, [each for some in executions for each in some])

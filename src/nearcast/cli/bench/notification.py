@@ -27,7 +27,7 @@ from nearcast.fleet.supervisor import Supervisor
 from nearcast.lab.live.application import create_channels, create_datasets, pipeline_command
 from nearcast.lab.live.committed import VERSION, Archive
 from nearcast.lab.live.led import keep, until_led
-from nearcast.pipeline.progress import executions_of
+from nearcast.pipeline.progress import kept_of
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.transport.config import load_config
 
@@ -100,7 +100,7 @@ async def _measured(records: int, every_s: float, seed: int, master: str) -> lis
             published, told = await _published(client, records, every_s, seed)
             archive = Archive(tables[_REPORTS.name])
             await archive.look()
-            executions = await executions_of(store, config.tables, channel, 0)
+            executions = (await kept_of(store, config.tables, channel, 0)).executions
             rows = {row["id"]: row for row in archive.rows()}
     return [
         _way(published[number], rows[number]["_at"].timestamp(), rows[number][VERSION], executions, told[number])

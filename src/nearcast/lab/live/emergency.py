@@ -35,7 +35,7 @@ from nearcast.lab.live.feeder import Feeder
 from nearcast.lab.live.led import operator_of, until_led
 from nearcast.lab.live.residents import Event, ResidentsSpec, Stay, read_journal
 from nearcast.lab.workloads.emergencies import BROKERS, Emergencies
-from nearcast.pipeline.progress import executions_of, folder_of, progress_of
+from nearcast.pipeline.progress import folder_of, kept_of, progress_of
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.store.store import Store
@@ -237,7 +237,7 @@ class _Run:
         for archive in self.archives.values():
             await archive.look()
         executions = {
-            number: await executions_of(fleet.store, fleet.config.tables, channel, 0)
+            number: (await kept_of(fleet.store, fleet.config.tables, channel, 0)).executions
             for number, channel in enumerate(fleet.channels)
         }
         await asyncio.gather(*(each.stop(_END_S) for each in residents))
