@@ -88,7 +88,7 @@ class Group:
     spec: FollowersSpec
 
     def seen(self) -> Seen:
-        return msgspec.json.decode(Path(self.spec.seen).read_bytes(), type=Seen)
+        return msgspec.msgpack.decode(Path(self.spec.seen).read_bytes(), type=Seen)
 
 
 @dataclass(slots=True)

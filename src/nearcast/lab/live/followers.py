@@ -146,7 +146,7 @@ class Ledger:
             if self._changed:
                 self._changed = False
                 whole = self._path.with_suffix(".part")
-                whole.write_bytes(msgspec.json.encode(self.seen))
+                whole.write_bytes(msgspec.msgpack.encode(self.seen))  # which has an infinity: nobody renews
                 whole.rename(self._path)
             await asyncio.sleep(_WRITE_S)
 

@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import cast
+
+import msgspec
 
 from nearcast.brokers.link import Link, OnState, Receive
 from nearcast.control.channel_agent import ChannelAgent, Publish, TellFollower, TellPipeline
 from nearcast.control.instructions import Instruction
 from nearcast.control.timing import Timing
 from nearcast.domain.channel import Subscription
+from nearcast.fleet.commands import Command
+from nearcast.lab.live.channel_fleet import Group
 from nearcast.lab.live.followers import FollowersSpec, Ledger, Party, PartySpec, Row
 from nearcast.transport.config import Config
 from nearcast.transport.endpoint import Endpoint
@@ -168,3 +173,11 @@ def test_a_follower_is_due_the_batch_after_those_that_it_took() -> None:
     assert ledger.took(7, 3, both) == 9, "one execution may have two batches"
     assert ledger.took(9, 3, [Row(8, 3)] * 2) == 9
     assert ledger.seen.wrong == 1
+
+
+async def test_what_is_written_down_can_be_read_when_nobody_is_left_to_renew(tmp_path: Path) -> None:
+    spec = msgspec.structs.replace(SPEC, seen=str(tmp_path / "some.seen"))
+    writing = asyncio.create_task(Ledger(spec).write(lambda: math.inf))
+    await asyncio.sleep(0)  # the first time, it is written at once
+    writing.cancel()
+    assert Group(cast("Command", None), spec).seen().renews_s == math.inf
