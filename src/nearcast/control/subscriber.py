@@ -342,7 +342,7 @@ class Subscriber:
         return self._light(_ANY, "lease", now) if self.lease.usable(now) and not self.moving else []
 
     def close(self, now: float) -> list[Instruction]:
-        out = self.streams.close(now)
+        out = self.streams.close(self._view(), now)
         for broker, attachment in self.attachments.items():
             if attachment.confirmed:
                 out.append(Say(broker, Bye(self.topic, self.client, 0)))
