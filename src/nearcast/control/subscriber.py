@@ -487,4 +487,5 @@ class Subscriber:
         attached = self._is_attached(broker)
         # While we move we need what is forwarded to where we were: agents must not take us for one who has arrived.
         epoch = self._settled_epoch if self.ready and self.moving else self.lease.epoch
-        return Say(broker, Hello(self.topic, self.client, 0, epoch, attached, now, self.lease.ring.version))
+        home = self.lease.home or ""
+        return Say(broker, Hello(self.topic, self.client, 0, epoch, attached, now, self.lease.ring.version, home))

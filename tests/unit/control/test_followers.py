@@ -168,4 +168,3 @@ def test_of_a_larger_crowd_a_part_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         followers.follows(f"c{number}", "k", (), 0.0)
     assert sum(len(each.residents) for each in followers.tick(1.0)) == 5
     assert sum(len(each.residents) for each in followers.tick(ROUND_S)) == 5
-    assert followers.keys_of("c7") == ["k"]

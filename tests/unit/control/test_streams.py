@@ -1,6 +1,7 @@
 """Each publisher's messages in its order, each once, and a hole only with a report."""
 
 import math
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -265,7 +266,11 @@ def test_who_leaves_is_given_what_waited_long_with_a_report_because_its_start_is
 
 def test_what_only_a_move_kept_waiting_is_given_without_a_report_when_the_leg_before_is_over() -> None:
     moving = msgspec.structs.replace(UNSETTLED, through=("H0", "H1"), patience_s=TIMING.lease_s)
-    for end in (lambda streams: streams.close(moving, TIMING.patience_s), lambda s: s.tick(moving, TIMING.lease_s)):
+    ends: tuple[Callable[[Streams], list[Instruction]], ...] = (
+        lambda streams: streams.close(moving, TIMING.patience_s),
+        lambda streams: streams.tick(moving, TIMING.lease_s),
+    )
+    for end in ends:
         for seen_through, gap in ((("H0",), [(None, 4)]), (("H0", "H1"), [])):
             streams = opened()
             for broker in seen_through:
