@@ -17,7 +17,7 @@ from nearcast.domain.processor import Language, Processor, WhenFull
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
-from nearcast.wire.channels import MOST_NEAR, AtHome, Follow, Notice, Resident, Result, Want, Wish
+from nearcast.wire.channels import MOST_NEAR, AtHome, Follow, HomedClient, Notice, Resident, Result, Want, Wish
 from nearcast.wire.dialect import NEWEST, Dialect
 from nearcast.wire.envelope import (
     END,
@@ -134,7 +134,11 @@ def at_homes(draw: st.DrawFn) -> AtHome:
     followed = st.lists(st.integers(0, len(keys) - 1), unique=True).map(tuple) if keys else st.just(())
     residents = st.lists(st.builds(Resident, names, followed, near), max_size=4).map(tuple)
     left = st.lists(names, max_size=3).map(tuple)
-    return AtHome(draw(names), draw(u64), draw(numbers), keys, draw(residents), draw(left))
+    topics = draw(st.lists(names, max_size=3, unique=True).map(tuple))
+    used = st.lists(st.integers(0, len(topics) - 1), unique=True).map(tuple) if topics else st.just(())
+    at = st.lists(times, max_size=4).map(tuple)
+    homed = st.lists(st.builds(HomedClient, names, used, used, names, at), max_size=3).map(tuple)
+    return AtHome(draw(names), draw(u64), draw(numbers), keys, draw(residents), draw(left), topics, draw(homed))
 
 
 st.register_type_strategy(AtHome, at_homes())
