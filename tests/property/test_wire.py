@@ -14,7 +14,7 @@ from nearcast.domain.errors import WireError
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.log import REPLICAS, LogSpec
 from nearcast.domain.processor import Language, Processor, WhenFull
-from nearcast.domain.route import Route, Strategy
+from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
 from nearcast.wire.channels import MOST_NEAR, AtHome, Follow, HomedClient, Notice, Resident, Result, Want, Wish
@@ -67,6 +67,11 @@ st.register_type_strategy(
         st.integers(1, 99),
         st.sampled_from(WhenFull),
     ),
+)
+# Nobody delegates to itself, or to nobody.
+st.register_type_strategy(
+    Delegation,
+    st.lists(names, min_size=2, max_size=4, unique=True).map(lambda each: Delegation(each[0], tuple(sorted(each[1:])))),
 )
 st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False))
