@@ -75,8 +75,9 @@ def draw_sizes(figure: Figure) -> None:
     """Figure 13: how many clients topics have."""
     area = drawn_area(Field(), _SEED)
     axes = figure.add_subplot()
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.bar(*np.unique(np.bincount(area.topic), return_counts=True), color="tab:blue")
+    sizes, topics = np.unique(np.bincount(area.topic), return_counts=True)
+    axes.bar(sizes, topics, color="tab:blue")
+    axes.set_xticks(np.arange(0, sizes.max() + 1, 3))
     axes.set_xlabel("clients of a topic")
     axes.set_ylabel("topics")
     axes.set_title(f"{len(area.spool)} topics, {len(area.clients)} clients", fontsize="medium")

@@ -25,8 +25,8 @@ AT = {"b0": 0.0, "b1": 0.02, "b2": 0.1}  # along a line, in seconds of round tri
 ROUTES = {"t": Route(3, Strategy.HOMED, ("b0", "b1"), Processor(Language.PYTHON, "a.b:c", spool=4))}
 
 
-def at_home(broker: str, *homed: HomedClient, topics: tuple[str, ...] = ("t", "u"), **more: object) -> AtHome:
-    return AtHome(broker, 1, topics=topics, homed=homed, **more)  # type: ignore[arg-type]  # of several types
+def at_home(broker: str, *homed: HomedClient) -> AtHome:
+    return AtHome(broker, 1, topics=("t", "u"), homed=homed)
 
 
 def found(*messages: AtHome) -> dict[str, Inhabitant]:
@@ -90,8 +90,7 @@ def test_a_leader_keeps_the_last_whole_round_and_forgets_it_with_its_agent() -> 
 
 def test_where_one_is_counts_its_channels_and_its_topics() -> None:
     residents = Residents(40.0)
-    keys = {"keys": (("k", 1.0),), "residents": (Resident("ann", (0,)),)}
-    residents.heard(at_home("b0", **keys), 0.0)
+    residents.heard(AtHome("b0", 1, keys=(("k", 1.0),), residents=(Resident("ann", (0,)),)), 0.0)
     residents.heard(at_home("b1", HomedClient("ann", (), (0,), "b2"), HomedClient("bob", (), (0,))), 0.0)
     assert [list(each) for each in residents.where("ann")] == [["b0", "b2"], ["b0", "b1"]]
     assert [list(each) for each in residents.where("bob")] == [[""], ["b1"]], "nobody has told it"
