@@ -25,10 +25,10 @@ beta_bytes_per_s = 10.0
 KINDS = ("fire", "flood", "ice")
 
 
-def lead_anew(fleet: Fleet) -> None:
+def lead_anew(fleet: Fleet, settings: str) -> None:
     """Coordinators that are started again read the file as it is then."""
     with fleet.config.open("a") as file:
-        file.write(HOMES)
+        file.write(settings)
     for name, pid in fleet.children().items():
         if name.startswith("coordinator"):
             os.kill(pid, signal.SIGTERM)
@@ -41,7 +41,7 @@ def by_broker(found: Any) -> dict[str, int]:
 
 @on_nats
 def test_a_crowd_that_comes_to_one_broker_is_spread_and_misses_nothing(fleet: Fleet, tmp_path: Path) -> None:
-    lead_anew(fleet)
+    lead_anew(fleet, HOMES)
 
     async def shown() -> Any:
         found = await asyncio.to_thread(fleet.run, "homes", "--json")

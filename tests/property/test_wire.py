@@ -14,10 +14,10 @@ from nearcast.domain.errors import WireError
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.log import REPLICAS, LogSpec
 from nearcast.domain.processor import Language, Processor, WhenFull
-from nearcast.domain.route import Route, Strategy
+from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.wire import control
-from nearcast.wire.channels import MOST_NEAR, AtHome, Follow, Notice, Resident, Result, Want, Wish
+from nearcast.wire.channels import MOST_NEAR, AtHome, Follow, HomedClient, Notice, Resident, Result, Want, Wish
 from nearcast.wire.dialect import NEWEST, Dialect
 from nearcast.wire.envelope import (
     END,
@@ -67,6 +67,11 @@ st.register_type_strategy(
         st.integers(1, 99),
         st.sampled_from(WhenFull),
     ),
+)
+# Nobody delegates to itself, or to nobody.
+st.register_type_strategy(
+    Delegation,
+    st.lists(names, min_size=2, max_size=4, unique=True).map(lambda each: Delegation(each[0], tuple(sorted(each[1:])))),
 )
 st.register_type_strategy(int, st.integers(-(2**63), 2**64 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False))
@@ -134,7 +139,11 @@ def at_homes(draw: st.DrawFn) -> AtHome:
     followed = st.lists(st.integers(0, len(keys) - 1), unique=True).map(tuple) if keys else st.just(())
     residents = st.lists(st.builds(Resident, names, followed, near), max_size=4).map(tuple)
     left = st.lists(names, max_size=3).map(tuple)
-    return AtHome(draw(names), draw(u64), draw(numbers), keys, draw(residents), draw(left))
+    topics = draw(st.lists(names, max_size=3, unique=True).map(tuple))
+    used = st.lists(st.integers(0, len(topics) - 1), unique=True).map(tuple) if topics else st.just(())
+    at = st.lists(times, max_size=4).map(tuple)
+    homed = st.lists(st.builds(HomedClient, names, used, used, names, at), max_size=3).map(tuple)
+    return AtHome(draw(names), draw(u64), draw(numbers), keys, draw(residents), draw(left), topics, draw(homed))
 
 
 st.register_type_strategy(AtHome, at_homes())

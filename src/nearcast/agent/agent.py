@@ -19,7 +19,9 @@ from nearcast.brokers.pool import Inbox, LinkPool
 from nearcast.control.channel_agent import ChannelAgent
 from nearcast.control.dispatcher import Dispatcher, Said
 from nearcast.control.fleet_time import FleetTime
+from nearcast.control.followers import TopicUser
 from nearcast.control.forwarder import MOST_INCARNATIONS
+from nearcast.control.homed_users import homed_users
 from nearcast.control.instructions import Answer, Attach, Detach, Reply, Say, Send
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.stage import RAISED, Bury, Job, Outcome, Process
@@ -117,7 +119,8 @@ class Agent:
         )
         self._alarm = Alarm(clock, self._tick)
         # A session must be higher than those of earlier lives: nothing but the wall clock outlives us.
-        channels = ChannelAgent(broker, int(clock.wall() * 1000), timing or Timing())
+        session = int(clock.wall() * 1000)
+        channels = ChannelAgent(broker, session, timing or Timing(), users=self._homed_users)
         self.channels = Channels(channels, self._pool, clock, self._crew, bus=bus, dialect=dialect)
         self._confirming: dict[str, None] = {}
         self._workers = workers
@@ -325,6 +328,10 @@ class Agent:
             )
             for topic, each in self.machine.forwarders.items()
         }
+
+    def _homed_users(self) -> dict[str, TopicUser]:
+        survey = self._survey
+        return homed_users(self.machine.forwarders, *(() if survey is None else (survey.monitor.spot,)))
 
     def _report(self, report: BrokerReport) -> None:
         if self._pool.up(self._bus):

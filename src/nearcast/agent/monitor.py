@@ -64,6 +64,11 @@ class Monitor:
         was_s, is_s = before.from_s(here), is_now.from_s(here)
         return max(abs(is_s - was_s), _went_s(before.at, is_now.at)) > max(_MUCH_S, _MUCH * was_s)
 
+    def spot(self, client: str) -> Spot | None:
+        """Where it said that it is."""
+        found = self._clients.get(client)
+        return None if found is None else found.at
+
     def counted(self, counts: Counts, now: float) -> None:
         slot = int(now)
         for each in counts.topics:

@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from nearcast.brokers.link import LearnAddresses, forget_addresses
 from nearcast.brokers.pool import LinkPool
 from nearcast.client.channel_subscription import ChannelSubscription, OnMissed
 from nearcast.control.channel_subscriber import ChannelSubscriber
@@ -32,7 +31,6 @@ class Channels:
         timing: Timing,
         dialect: Dialect,
         rejects: Rejects,
-        learn: LearnAddresses = forget_addresses,
         near: Callable[[], Near] = tuple,
     ) -> None:
         self._client = client
@@ -42,7 +40,6 @@ class Channels:
         self._timing = timing
         self._dialect = dialect
         self._rejects = rejects
-        self._learn = learn
         self._near = near
         self._subscriptions: dict[str, ChannelSubscription] = {}  # by key
         self._described: dict[str, asyncio.Future[Described]] = {}
@@ -128,10 +125,7 @@ class Channels:
             self._mustered.pop((broker, channel), None)
         return {key: count for each in parts.found.values() for key, count in each.followers}
 
-    def set_home(self, broker: str) -> None:
-        """Raises ConfigError for one that there is not."""
-        if broker not in self._brokers():
-            raise ConfigError(f"no broker {broker!r}; brokers are {', '.join(self._brokers())}")
+    def go_home(self, broker: str) -> None:
         self._home = broker
         for subscription in list(self._subscriptions.values()):
             subscription.move(broker)
@@ -147,8 +141,6 @@ class Channels:
             if asked is not None and not asked.done():
                 asked.set_result(message)
             return
-        if isinstance(message, Following) and message.addresses:
-            self._learn(message.addresses)
         subscription = self._subscriptions.get(message.key)
         if subscription is not None:
             subscription.answered(message, broker)

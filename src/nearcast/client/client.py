@@ -36,7 +36,7 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
-from nearcast.wire.channels import MOST_NEAR, Described, Following, Mustered, Near, Notice, Refusal
+from nearcast.wire.channels import MOST_NEAR, Described, Following, HomeAt, Mustered, Near, Notice, Refusal
 from nearcast.wire.control import AGENT_SUBJECT, Generation, Hold, Unsure, Welcome, client_subject, seal, unseal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.places import Echo
@@ -107,7 +107,6 @@ class Client:
             timing=self._timing,
             dialect=dialect,
             rejects=self.rejects,
-            learn=learn,
             near=self._near,
         )
         self._home: str | None = None
@@ -345,10 +344,21 @@ class Client:
         """This broker is the client's home from now on; nothing is missed, repeated or out of order by it.
 
         Subscriptions to channels are had by it, and of homed topics it publishes and hears there, where they have the
-        broker. Raises ConfigError for one that there is not.
+        broker. The coordinator may want it elsewhere later. Raises ConfigError for one that there is not.
         """
-        self._channels.set_home(broker)
+        if broker not in self._ring.brokers:
+            raise ConfigError(f"no broker {broker!r}; brokers are {', '.join(self._ring.brokers)}")
+        self._go_home(broker)
+
+    @property
+    def home(self) -> str | None:
+        """The broker that was set, or that the coordinator wanted; None where nobody has said."""
+        return self._home
+
+    def _go_home(self, broker: str) -> None:
+        """One that an agent has named need not be in a ring that we know."""
         self._home = broker
+        self._channels.go_home(broker)
         for publication in list(self._publications.values()):
             if isinstance(publication, Publication):
                 publication.rehome(broker)
@@ -530,6 +540,9 @@ class Client:
                 self._hold(message)
             elif isinstance(message, Welcome | Unsure | Generation):
                 self._answered(message, broker)
+            elif isinstance(message, HomeAt):
+                self._learn(message.addresses)
+                self._go_home(message.broker)
             elif isinstance(message, Following | Refusal | Notice | Described | Mustered):
                 self._channels.answered(message, broker)
             elif isinstance(message, Echo) and self._survey is not None:

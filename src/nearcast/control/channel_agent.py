@@ -16,7 +16,7 @@ import msgspec
 
 from nearcast.control.channel_pulls import ChannelPulls
 from nearcast.control.follower_leases import MOST_RENEWALS_HZ, FollowerLeases, Leased
-from nearcast.control.followers import Followers
+from nearcast.control.followers import Followers, TopicUsers
 from nearcast.control.instructions import Instruction
 from nearcast.control.result_cache import ResultCache
 from nearcast.control.timing import Timing
@@ -29,6 +29,7 @@ from nearcast.wire.channels import (
     Described,
     Follow,
     Following,
+    HomeAt,
     Known,
     Muster,
     Near,
@@ -97,7 +98,7 @@ class _Key(msgspec.Struct):
 
 class ChannelAgent:
     """`most_bytes`: of results that are kept for those who come late; the pipeline has them longer. `renewals_hz`: what
-    comes of followers together, at most, however many they are.
+    comes of followers together, at most, however many they are. `users` are told to the coordinator with them.
     """
 
     def __init__(
@@ -108,11 +109,12 @@ class ChannelAgent:
         *,
         most_bytes: int = 64_000_000,
         renewals_hz: float = MOST_RENEWALS_HZ,
+        users: TopicUsers = dict,
     ) -> None:
         self.broker = broker
         self.timing = timing
         self.teller = Teller(broker, session, timing)
-        self.followers = Followers(broker, session)
+        self.followers = Followers(broker, session, users)
         self.keys: dict[str, _Key] = {}
         self.channels: dict[str, ChannelPulls] = {}
         self.cache = ResultCache(most_bytes)
@@ -148,21 +150,12 @@ class ChannelAgent:
 
     # From the coordinator
 
-    def rehome(self, message: Rehome) -> list[Instruction]:
-        """Clients that follow something here are told to go; whoever is not here is passed over."""
-        out: list[Instruction] = []
-        for client, home in message.moves:
-            addresses = tuple(each for each in message.addresses if each[0] == home)
-            for key in self.followers.keys_of(client):
-                entry = self.keys[key]
-                if entry.last is None:
-                    continue  # nobody is answered before the pipeline knows of it
-                follower = entry.followers[client]
-                after = max(entry.last, entry.begin) if follower.after is None else follower.after
-                lease_s = self._leases.length_s
-                answer = Following(key, after, follower.after, follower.asked_s, lease_s, home, addresses)
-                out.append(TellFollower(client, answer))
-        return out
+    @staticmethod
+    def rehome(message: Rehome) -> list[Instruction]:
+        """Clients are told to go; nobody hears it who is not here."""
+        book = dict(message.addresses)
+        addresses = {home: ((home, book[home]),) for _, home in message.moves if home in book}
+        return [TellFollower(client, HomeAt(home, addresses.get(home, ()))) for client, home in message.moves]
 
     # To the broker
 

@@ -162,8 +162,6 @@ class ChannelSubscriber:
             if not self._begun:
                 self._begun = True
                 out.append(Begun(self._first))
-        if message.home and message.home != broker and broker == self.home:
-            out += self.rehome(message.home, now)
         return [*out, *self._settle()]
 
     def refused(self, message: Refusal, broker: str, now: float) -> list[Instruction]:

@@ -1,4 +1,5 @@
-"""Who follows what at one broker, by client, and what is published for it: what its agent tells the coordinator.
+"""Who follows what at one broker, by client, and what is published for it; and who uses homed topics there: what its
+agent tells the coordinator.
 
 A round tells of everybody, every few seconds. Who has come or left since is told soon, together with others who did.
 Of a crowd rounds are told more seldom, with the keys' rates alone in between, and only of so many of it as one round
@@ -8,13 +9,13 @@ can bear: the leader sees a part of such a broker's load.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 import msgspec
 
 from nearcast.control.rates import KeyRates
-from nearcast.wire.channels import AtHome, Near, Resident
+from nearcast.wire.channels import AtHome, HomedClient, Near, Resident
 
 ROUND_S = 5.0
 MOST_TOLD = 100_000  # clients; some 7 MB, and half a second of the agent's and of the leader's time
@@ -33,14 +34,39 @@ class _Client(msgspec.Struct):
     near: Near = ()
 
 
+class TopicUser(msgspec.Struct, frozen=True, gc=False):
+    """What one client does here on homed topics: see `HomedClient`."""
+
+    publishes: tuple[str, ...]
+    subscribes: tuple[str, ...]
+    home: str = ""
+    at: tuple[float, ...] = ()
+
+
+TopicUsers = Callable[[], Mapping[str, TopicUser]]
+"""By client, who uses homed topics at the broker now."""
+
+
 class Followers:
     """`first`: the number of the first round, higher than those of earlier lives of the same agent."""
 
-    __slots__ = ("_broker", "_clients", "_left", "_news", "_rates", "_rates_s", "_round", "_round_s", "_soon_s")
+    __slots__ = (
+        "_broker",
+        "_clients",
+        "_left",
+        "_news",
+        "_rates",
+        "_rates_s",
+        "_round",
+        "_round_s",
+        "_soon_s",
+        "_users",
+    )
 
-    def __init__(self, broker: str, first: int) -> None:
+    def __init__(self, broker: str, first: int, users: TopicUsers = dict) -> None:
         self._broker = broker
         self._round = first
+        self._users = users
         self._clients: dict[str, _Client] = {}
         self._rates = KeyRates(RATE_WINDOW_S, _SLOT_S)
         self._news: dict[str, None] = {}
@@ -79,10 +105,6 @@ class Followers:
         """Nobody follows it here any more."""
         self._rates.forget(key)
 
-    def keys_of(self, client: str) -> list[str]:
-        found = self._clients.get(client)
-        return [] if found is None else list(found.keys)
-
     def anew(self) -> None:
         """The coordinator may not have heard us: everybody is told of at once."""
         self._round_s = -math.inf
@@ -111,11 +133,16 @@ class Followers:
 
     def _everybody(self, now: float) -> list[AtHome]:
         self._round += 1
-        told = min(len(self._clients), MOST_TOLD)
-        self._round_s = now + max(ROUND_S, told / MOST_TOLD_HZ)
+        told, users = min(len(self._clients), MOST_TOLD), self._users()
+        homed = min(len(users), MOST_TOLD - told)
+        self._round_s = now + max(ROUND_S, (told + homed) / MOST_TOLD_HZ)
         self._rates_s = now + ROUND_S if self._round_s > now + ROUND_S else math.inf
         self._told()
         pages = self._pages(islice(self._clients, told), now) or [_Page()]
+        for client, user in islice(users.items(), homed):
+            if pages[-1].size >= _MOST_BYTES:
+                pages.append(_Page())
+            pages[-1].add_user(client, user)
         return [page.written(self._broker, self._round, len(pages)) for page in pages]
 
     def _changes(self, now: float) -> list[AtHome]:
@@ -160,13 +187,15 @@ class Followers:
 class _Page:
     """One message while it is written: each key is named once."""
 
-    __slots__ = ("_keys", "_numbers", "_residents", "size")
+    __slots__ = ("_homed", "_keys", "_numbers", "_residents", "_topics", "size")
 
     def __init__(self) -> None:
         self.size = 0
         self._keys: list[tuple[str, float]] = []
         self._numbers: dict[str, int] = {}
         self._residents: list[Resident] = []
+        self._topics: dict[str, int] = {}
+        self._homed: list[HomedClient] = []
 
     def add(self, client: str, keys: list[str], near: Near, rates: Mapping[str, float]) -> None:
         numbers = self._numbers
@@ -179,5 +208,17 @@ class _Page:
         self.size += len(client.encode()) + _FIELD_BYTES + _NUMBER_BYTES * len(keys)
         self.size += sum(len(broker.encode()) + _FIELD_BYTES for broker, _ in near)
 
+    def add_user(self, client: str, user: TopicUser) -> None:
+        publishes, subscribes = (tuple(map(self._topic, side)) for side in (user.publishes, user.subscribes))
+        self._homed.append(HomedClient(client, publishes, subscribes, user.home, user.at))
+        self.size += len(client.encode()) + len(user.home.encode()) + 2 * _FIELD_BYTES
+        self.size += _NUMBER_BYTES * (len(publishes) + len(subscribes)) + 9 * len(user.at)
+
+    def _topic(self, topic: str) -> int:
+        if topic not in self._topics:
+            self.size += len(topic.encode()) + _FIELD_BYTES
+        return self._topics.setdefault(topic, len(self._topics))
+
     def written(self, broker: str, round_number: int, parts: int) -> AtHome:
-        return AtHome(broker, round_number, parts, tuple(self._keys), tuple(self._residents))
+        residents, homed = tuple(self._residents), tuple(self._homed)
+        return AtHome(broker, round_number, parts, tuple(self._keys), residents, (), tuple(self._topics), homed)

@@ -288,7 +288,8 @@ class Forwarder:
         self.used_s = now
         welcome = self.welcome(message.asked_s, message.publisher)
         if message.attached or (message.publisher and self.broker in welcome.route.publish_to(message.publisher, None)):
-            self.clients.renew(message.client, message.publisher, message.epoch, now + self.timing.lease_s)
+            until_s = now + self.timing.lease_s
+            self.clients.renew(message.client, message.publisher, message.epoch, until_s, message.home)
             welcome = msgspec.structs.replace(welcome, registered=self.broker)
         return [Reply(message.client, welcome)]
 

@@ -259,11 +259,8 @@ class Publisher:
 
     def _hello(self, now: float, broker: str) -> Say:
         self._known[broker] = None
-        attached = broker in self.targets
-        return Say(
-            broker,
-            Hello(self.topic, self.client, self.id, self.lease.epoch, attached, now, self.lease.ring.version),
-        )
+        attached, home, version = broker in self.targets, self.lease.home or "", self.lease.ring.version
+        return Say(broker, Hello(self.topic, self.client, self.id, self.lease.epoch, attached, now, version, home))
 
     def _mark(self, broker: str, flag: int) -> Send:
         mark = Envelope(flag, self.id, self.seq, self.epoch, self.before, self.first, 0, b"")

@@ -7,13 +7,14 @@ from itertools import takewhile
 
 
 class Entry:
-    __slots__ = ("client", "epoch", "publisher", "until_s")
+    __slots__ = ("client", "epoch", "home", "publisher", "until_s")
 
-    def __init__(self, client: str, publisher: int, epoch: int, until_s: float) -> None:
+    def __init__(self, client: str, publisher: int, epoch: int, until_s: float, home: str) -> None:
         self.client = client
         self.publisher = publisher
         self.epoch = epoch
         self.until_s = until_s
+        self.home = home  # as it says; "" where nobody told it
 
 
 class Register:
@@ -22,9 +23,9 @@ class Register:
     def __init__(self) -> None:
         self.entries: dict[tuple[str, int], Entry] = {}  # in the order in which they run out: all leases are as long
 
-    def renew(self, client: str, publisher: int, epoch: int, until_s: float) -> None:
+    def renew(self, client: str, publisher: int, epoch: int, until_s: float, home: str = "") -> None:
         self.entries.pop((client, publisher), None)
-        self.entries[client, publisher] = Entry(client, publisher, epoch, until_s)
+        self.entries[client, publisher] = Entry(client, publisher, epoch, until_s, home)
 
     def leave(self, client: str, publisher: int) -> None:
         self.entries.pop((client, publisher), None)

@@ -1,9 +1,9 @@
-"""Subscribers on their way to another home: some at a time, told again until they are there, and none to and fro.
+"""Clients on their way to another home: some at a time, told again until they are there, and none to and fro.
 
     waiting -> moving -> there
     moving -> given up            (it is still elsewhere after `GIVE_UP_S`)
 
-Where everybody is comes from outside, as agents say it: a subscriber is there when it is nowhere else.
+Where everybody is comes from outside, as agents say it: a client is there when it is at home nowhere else.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ class HomesSettings:
             )
         if not 1 <= self.at_once <= 2000:
             raise ConfigError(f"homes.at_once is {self.at_once}; expected 1 to 2000")
+
+
+Where = Callable[[str], tuple[Collection[str], Collection[str]]]
+"""The brokers where a client is at home, and those whose agents can tell it something."""
 
 
 @dataclass(slots=True)
@@ -91,26 +95,26 @@ class Rehoming:
         """No more begin."""
         self._waiting.clear()
 
-    def tick(self, now: float, where: Callable[[str], Collection[str]]) -> dict[str, list[tuple[str, str]]]:
-        """What to tell the agents of which brokers now. `where`: the brokers at which a subscriber is."""
+    def tick(self, now: float, where: Where) -> dict[str, list[tuple[str, str]]]:
+        """What to tell the agents of which brokers now."""
         out: dict[str, list[tuple[str, str]]] = {}
         for client, way in list(self._moving.items()):
-            elsewhere = [broker for broker in where(client) if broker != way.home]
+            elsewhere, through = _elsewhere(where(client), way.home)
             if not elsewhere or now >= way.begun_s + GIVE_UP_S:
-                self.given_up += bool(elsewhere)
+                self.given_up += elsewhere
                 del self._moving[client]
             elif now >= way.told_s + AGAIN_S:
                 way.told_s = now
-                _add(out, client, way.home, elsewhere)
+                _add(out, client, way.home, through)
         while self._waiting and len(self._moving) < self._at_once:
             client = next(iter(self._waiting))
             home = self._waiting.pop(client)
-            elsewhere = [broker for broker in where(client) if broker != home]
+            elsewhere, through = _elsewhere(where(client), home)
             if elsewhere:
                 self._moving[client] = _Way(home, now, now)
                 self._moved_s.pop(client, None)
                 self._moved_s[client] = now
-                _add(out, client, home, elsewhere)
+                _add(out, client, home, through)
         self._forget(now)
         return out
 
@@ -122,6 +126,13 @@ class Rehoming:
             del self._moved_s[client]
 
 
-def _add(out: dict[str, list[tuple[str, str]]], client: str, home: str, elsewhere: list[str]) -> None:
-    for broker in elsewhere:
+def _elsewhere(where: tuple[Collection[str], Collection[str]], home: str) -> tuple[bool, list[str]]:
+    """Whether it is at home anywhere else, and through whose agents it is told: not that one's, if there are others."""
+    at, through = where
+    others = [broker for broker in through if broker != home]
+    return any(broker != home for broker in at), others or list(through)
+
+
+def _add(out: dict[str, list[tuple[str, str]]], client: str, home: str, through: list[str]) -> None:
+    for broker in through:
         out.setdefault(broker, []).append((client, home))

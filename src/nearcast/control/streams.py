@@ -185,12 +185,12 @@ class Streams:
                 out += self._start(publisher, stranger, start, now)
         return out
 
-    def close(self, now: float) -> list[Instruction]:
-        """The subscriber leaves: strangers that have waited long are let in, with a report: their start is in doubt."""
+    def close(self, view: View, now: float) -> list[Instruction]:
+        """The subscriber leaves: who has waited long is let in, with a report if its start is in doubt."""
         out: list[Instruction] = []
         for publisher, stranger in list(self.strangers.items()):
             if self._opened and stranger.held and now >= stranger.held_s + self.timing.patience_s:
-                out += self._start_in_doubt(publisher, stranger, now)
+                out += self._start_at_last(publisher, stranger, view, now)
         return out
 
     def postpone(self, now: float) -> None:
@@ -229,7 +229,7 @@ class Streams:
                 out += self.gone(publisher)
         for publisher, stranger in list(self.strangers.items()):
             if stranger.held and now >= stranger.since_s + view.patience_s:
-                out += self._start_in_doubt(publisher, stranger, now)
+                out += self._start_at_last(publisher, stranger, view, now)
             elif not stranger.held and now >= stranger.since_s + self.timing.forget_s:
                 del self.strangers[publisher]
         return out
@@ -284,10 +284,13 @@ class Streams:
             any(first <= before <= last for first, last in stranger.ended.get(broker, ())) for broker in view.through
         )
 
-    def _start_in_doubt(self, publisher: int, stranger: Stranger, now: float) -> list[Instruction]:
-        first = min(stranger.held)
-        gap = Report(Gap(self._topic, publisher, None, first - 1))
-        return [gap, *self._start(publisher, stranger, first, now)]
+    def _start_at_last(self, publisher: int, stranger: Stranger, view: View, now: float) -> list[Instruction]:
+        """Its time is up. Only a move that has not ended yet may have kept it waiting: then nothing is missing."""
+        first = stranger.held[min(stranger.held)]
+        started = self._start(publisher, stranger, first.seq, now)
+        if first.seq == first.first and view.through and self._leg_before_is_over(first, stranger, view):
+            return started
+        return [Report(Gap(self._topic, publisher, None, first.seq - 1)), *started]
 
     def _start(self, publisher: int, stranger: Stranger, start: int, now: float) -> list[Instruction]:
         del self.strangers[publisher]

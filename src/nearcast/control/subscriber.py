@@ -342,7 +342,7 @@ class Subscriber:
         return self._light(_ANY, "lease", now) if self.lease.usable(now) and not self.moving else []
 
     def close(self, now: float) -> list[Instruction]:
-        out = self.streams.close(now)
+        out = self.streams.close(self._view(), now)
         for broker, attachment in self.attachments.items():
             if attachment.confirmed:
                 out.append(Say(broker, Bye(self.topic, self.client, 0)))
@@ -487,4 +487,5 @@ class Subscriber:
         attached = self._is_attached(broker)
         # While we move we need what is forwarded to where we were: agents must not take us for one who has arrived.
         epoch = self._settled_epoch if self.ready and self.moving else self.lease.epoch
-        return Say(broker, Hello(self.topic, self.client, 0, epoch, attached, now, self.lease.ring.version))
+        home = self.lease.home or ""
+        return Say(broker, Hello(self.topic, self.client, 0, epoch, attached, now, self.lease.ring.version, home))

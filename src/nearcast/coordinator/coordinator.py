@@ -26,6 +26,7 @@ from nearcast.coordinator.brokers import Brokers, Fleet
 from nearcast.coordinator.chart import Chart
 from nearcast.coordinator.decisions import Decisions, Why
 from nearcast.coordinator.homes import SubscriberHomes
+from nearcast.coordinator.inhabitants import area_of, unsettled
 from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.leader_time import LeaderTime
 from nearcast.coordinator.logs import Logs
@@ -258,6 +259,7 @@ class Coordinator:
         told = self.places.fresh_places(now)
         reports = self.reports.fresh(now)
         routes = {topic: move.record.newest for topic, move in self.moves.items()}
+        clients = self.homes.inhabitants()
         seen = {*(report.broker for report in reports), *self.ring.brokers, *brokers_of(routes.values())}
         found = Snapshot.of(
             reports,
@@ -269,12 +271,13 @@ class Coordinator:
             planned_s=planned_s,
             renting=self.brokers.joining_count,
             named=[each.topic for place in told for each in place.topics],
-            held=held,
+            held={*held, *unsettled(clients.values(), routes)},
             relieved=relieved,
         )
         places = places_of(found, told, self.promises.slos)
         processing = processing_of(found.topics, reports, told, self.promises.slos)
-        return replace(found, places=places, homes=self.homes.seen(found.brokers), processing=processing)
+        found = replace(found, places=places, homes=self.homes.seen(found.brokers), processing=processing)
+        return replace(found, area=area_of(found, clients, routes))
 
     @property
     def servers(self) -> Brokers:

@@ -1,4 +1,4 @@
-"""Homes of subscribers, as the leader gives them: to who comes, by a placement; to who is there, by a policy.
+"""Homes of clients, as the leader gives them: to who comes to a channel, by a placement; to who is there, by a policy.
 
 Nobody is given one before every agent that is alive has said who is at home at its broker: a new leader knows nothing.
 Subscribers of a broker that is being drained leave it whatever is set.
@@ -17,6 +17,7 @@ from nearcast.control.timing import Timing
 from nearcast.control.verify import objections
 from nearcast.coordinator.agents import Agents
 from nearcast.coordinator.brokers import Brokers
+from nearcast.coordinator.inhabitants import Inhabitant
 from nearcast.coordinator.residents import Residents
 from nearcast.domain.broker import Book, addresses_in
 from nearcast.domain.errors import SnapshotError
@@ -118,6 +119,10 @@ class SubscriberHomes:
     def seen(self, brokers: Sequence[str]) -> Homes | None:
         self.residents.expire(self._clock.now())
         return self.residents.homes(brokers)
+
+    def inhabitants(self) -> dict[str, Inhabitant]:
+        """Who uses homed topics, once everybody is known."""
+        return {} if self.unheard() else self.residents.inhabitants()
 
     def carry_out(self, plan: Plan) -> None:
         """Its homes. Who is on its way elsewhere, or was moved too lately, is left out."""
@@ -241,6 +246,6 @@ class SubscriberHomes:
 
     def _go_on(self, now: float) -> None:
         book = self._leader.book
-        for broker, moves in sorted(self._rehoming.tick(now, self.residents.at).items()):
+        for broker, moves in sorted(self._rehoming.tick(now, self.residents.where).items()):
             homes = dict.fromkeys(home for _, home in moves)
             self._leader.say(broker, Rehome(tuple(moves), addresses_in(book, tuple(homes))))

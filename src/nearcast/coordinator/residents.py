@@ -1,4 +1,5 @@
-"""Who is at home at which broker, with which keys, as the agents said last; and how much each key is.
+"""Who is at home at which broker, with which keys, as the agents said last, and how much each key is; and who uses
+homed topics where.
 
 A new leader knows nobody until they say so again. What a key's results are is the same everywhere: an agent that has
 just begun to publish them has measured less than there is, so that the largest figure of the last minute counts.
@@ -11,6 +12,7 @@ from itertools import chain
 import numpy as np
 
 from nearcast.control.followers import RATE_WINDOW_S, ROUND_S
+from nearcast.coordinator.inhabitants import Inhabitant, Uses, inhabitants_of, uses_in
 from nearcast.domain.homes import Homes
 from nearcast.wire.channels import AtHome, Near
 
@@ -27,6 +29,7 @@ class _Told:
     round: int
     left: int
     clients: dict[str, _Keys] = field(default_factory=dict)
+    homed: list[Uses] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class Residents:
         self._gone_s: dict[str, float] = {}
         self._rates: dict[str, tuple[float, float]] = {}  # key -> (bytes a second, when that was said)
         self._made: tuple[tuple[str, ...], Homes | None] | None = None  # for these brokers, as long as nothing changes
+        self._homed: dict[str, Inhabitant] | None = None  # likewise
 
     def __len__(self) -> int:
         return len(self._at)
@@ -71,12 +75,14 @@ class Residents:
         if coming is None or coming.round != message.round:
             coming = broker.coming = _Told(message.round, message.parts)
         _join(coming.clients, told)
+        coming.homed += uses_in(message)
         coming.left -= 1
         return [] if coming.left else self._completed(message.broker, broker, coming, now)
 
     def forget(self, name: str, now: float) -> None:
         """Its agent is lost, or silent."""
         broker = self._brokers.pop(name, None)
+        self._homed = None
         if broker is not None and broker.whole is not None:
             self._made = None
             for client in broker.whole.clients:
@@ -99,6 +105,23 @@ class Residents:
     def at(self, client: str) -> Collection[str]:
         """The brokers where it follows something: two while it moves."""
         return self._at.get(client, {}).keys()
+
+    def where(self, client: str) -> tuple[Collection[str], Collection[str]]:
+        """The brokers where it is at home, and those whose agents can tell it something. Who is somewhere only because
+        a topic is may have to go when that does: it is not at home yet.
+        """
+        found, at = self.inhabitants().get(client), self.at(client)
+        if found is None:
+            return at, at
+        homes = found.homes if found.told else ("",)
+        return dict.fromkeys((*at, *homes)), dict.fromkeys((*at, *found.through))
+
+    def inhabitants(self) -> dict[str, Inhabitant]:
+        """By client, who uses homed topics anywhere."""
+        if self._homed is None:
+            wholes = {name: each.whole for name, each in self._brokers.items()}
+            self._homed = inhabitants_of({name: whole.homed for name, whole in wholes.items() if whole is not None})
+        return self._homed
 
     def split(self) -> list[str]:
         """Clients that follow something at more than one broker."""
@@ -147,6 +170,7 @@ class Residents:
 
     def _completed(self, name: str, broker: _Broker, told: _Told, now: float) -> list[str]:
         before, broker.whole, broker.coming = broker.whole, told, None
+        self._homed = None
         new = [client for client in told.clients if self._comes(client, name)]
         if before is None:
             return [client for client in new if client in broker.news]

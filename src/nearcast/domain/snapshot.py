@@ -68,9 +68,9 @@ class Snapshot:
     `places`: where brokers and clients are, if that is known. `homes`: the subscribers of channels, if there are any,
     by the indices of `brokers`. `processing`: what it takes, if any topic is processed. `area`: the clients of topics
     that are processed at their homes, if there are any.
-    `held`: topics that a policy for promises leaves where they are, since they have moved
-    too lately. `relieved`: brokers that topics have left for their load, too lately for that to show in the processors
-    and memory that they use.
+    `held`: topics that policies for promises and for homes leave where they are, since they have moved too lately or
+    not all of their clients are known. `relieved`: brokers that topics have left for their load, too lately for that to
+    show in the processors and memory that they use.
     The capacity of a broker that has not said what it can send is infinite.
     """
 

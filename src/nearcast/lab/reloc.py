@@ -154,7 +154,9 @@ def draw_panels(rows: Sequence[Row], label: str, limits: tuple[float, float], fi
         axes.set_ylabel(name)
     for axes, limit, name in zip(panels, limits, "AB", strict=False):
         axes.axhline(limit, color="black", linewidth=1)
-        axes.annotate(name, (0.01, limit), xycoords=("axes fraction", "data"), va="bottom", fontsize="small")
+        axes.annotate(name, (1.01, limit), xycoords=("axes fraction", "data"), va="center", fontsize="small")
+    ticks = sorted({row.x for row in rows})
     for axes in panels:
         axes.set_ylim(bottom=0.0)
-    panels[0].legend(fontsize="x-small")
+        axes.set_xticks(ticks[:: 1 + len(ticks) // 10])
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(methods))

@@ -30,12 +30,15 @@ _S_PER_KM = MS_PER_KM / 1e3
 
 
 def draw_steps(figure: Figure) -> None:
-    """Figure 10: one topic, with one step of RELOC after the other switched on."""
+    """Figure 10: one topic, with one step of RELOC after the other switched on; the last as the pseudocode has it, and
+    as the text does.
+    """
     area = _seven(_TABLE_1)
     steps = {
         "locality": Allocation(clusters=CLUSTERS, relation=False, cooperation=False),
         "locality, relation": Allocation(clusters=CLUSTERS, cooperation=False),
-        "locality, relation, cooperation": Allocation(clusters=CLUSTERS),
+        "and cooperation: one client": Allocation(clusters=CLUSTERS, moves="client"),
+        "and cooperation: all publishers": Allocation(clusters=CLUSTERS),
     }
     homes = {name: homes_by(RELOC, area, allocation) for name, allocation in steps.items()}
     _draw_homes(area, homes, "One topic (A = 7, B = 20, p = 1, sigma = 10 km, K = 4)", figure)
@@ -64,6 +67,7 @@ def draw_one_field(figure: Figure) -> None:
         area = drawn_area(replace(_MANY, shared=shared), _SEED)
         _draw_map(axes, area, homes_by(RELOC, area, Allocation(clusters=CLUSTERS)))
         axes.set_title(title, fontsize="medium")
+    _add_legend(figure)
     figure.suptitle("Homes by RELOC (5 topics, sigma = 1 km, p = 2, K = 4)")
 
 
@@ -71,14 +75,16 @@ def draw_sizes(figure: Figure) -> None:
     """Figure 13: how many clients topics have."""
     area = drawn_area(Field(), _SEED)
     axes = figure.add_subplot()
-    axes.bar(*np.unique(np.bincount(area.topic), return_counts=True), color="tab:blue")
+    sizes, topics = np.unique(np.bincount(area.topic), return_counts=True)
+    axes.bar(sizes, topics, color="tab:blue")
+    axes.set_xticks(np.arange(0, sizes.max() + 1, 3))
     axes.set_xlabel("clients of a topic")
     axes.set_ylabel("topics")
     axes.set_title(f"{len(area.spool)} topics, {len(area.clients)} clients", fontsize="medium")
 
 
 def _draw_homes(area: Area, homes: Mapping[str, Ints], title: str, figure: Figure) -> None:
-    figure.set_size_inches(4.0 * len(homes), 7.5)
+    figure.set_size_inches(4.0 * len(homes), 8.2)
     panels = figure.subplots(3, len(homes), sharey="row", height_ratios=(4, 1, 1), squeeze=False)
     for number, (name, home) in enumerate(homes.items()):
         found = delay_of(area, home)
@@ -87,10 +93,18 @@ def _draw_homes(area: Area, homes: Mapping[str, Ints], title: str, figure: Figur
         field.set_title(f"{name}\nY = {1e3 * found.y_s:.2f} ms", fontsize="medium")
         for axes, values, limit in ((storage, found.storage, area.storage[0]), (load, found.load, area.compute[0])):
             _draw_bars(axes, values, float(limit))
-        load.set_xlabel("server")
+        load.set_xlabel("server, from below left")
+    panels[0, 0].set_ylabel("km")
     panels[1, 0].set_ylabel("storage")
     panels[2, 0].set_ylabel("load")
+    _add_legend(figure)
     figure.suptitle(title)
+
+
+def _add_legend(figure: Figure) -> None:
+    """Below the maps: there is a server in every corner."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def _draw_map(axes: Axes, area: Area, home: Ints) -> None:
@@ -105,10 +119,10 @@ def _draw_map(axes: Axes, area: Area, home: Ints) -> None:
     axes.set_ylim(0.0, 25.0)
     axes.set_aspect("equal")
     axes.set_xlabel("km")
-    axes.legend(fontsize="x-small", loc="best")
 
 
 def _draw_bars(axes: Axes, values: Floats, limit: float) -> None:
     axes.bar(np.arange(len(values)) + 1, values, color=np.where(values > limit, "tab:red", "tab:blue").tolist())
     axes.axhline(limit, color="black", linewidth=1)
+    axes.annotate(f"{limit:g}", (1.01, limit), xycoords=("axes fraction", "data"), va="center", fontsize="x-small")
     axes.set_xticks(np.arange(1, len(values) + 1, 3))

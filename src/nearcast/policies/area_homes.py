@@ -14,6 +14,8 @@ Only brokers that report, are not being drained and have said where they are are
 home already, the last three change homes only if Y becomes lower by more than a ten-thousandth. With a budget, those
 changes are made first by which Y falls most, each with what the earlier ones have made of it; for the last three, none
 by which it would not fall. Who has to leave a server comes before; who has no home gets one besides.
+
+A topic that is homed goes to where its clients are at home by then, and leaves brokers where none of them is.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ import numpy as np
 
 from nearcast.domain.area import NOWHERE, Area
 from nearcast.domain.places import Bools, Ints
-from nearcast.domain.plan import HomeStep, Plan
-from nearcast.domain.snapshot import Snapshot
+from nearcast.domain.plan import HomeStep, Plan, Step
+from nearcast.domain.route import Strategy
+from nearcast.domain.snapshot import STRATEGIES, Snapshot
 from nearcast.policies.reloc import Publishers, best_allocated, cooperation
 from nearcast.policies.reloc_exact import exact
 from nearcast.policies.reloc_search import searched
@@ -109,8 +112,9 @@ def policy_of(name: str, homing: Homing, *, only_better: bool) -> Callable[[Snap
         target = homing(area, settings.allocation)
         most = settings.allocation.most_changes
         home = rehomed(area, target, most, leaving=snapshot.area.home != NOWHERE, only_better=only_better)
-        steps = _steps(snapshot, snapshot.area, servers, home)
-        return Plan(name, now_s, reasons=_reasons(area, target, home), homes=steps)
+        to = np.append(servers, NOWHERE)[home]
+        reasons, homes = _reasons(area, target, home), _home_steps(snapshot, snapshot.area, to)
+        return Plan(name, now_s, _route_steps(snapshot, snapshot.area, to), reasons=reasons, homes=homes)
 
     return allocate
 
@@ -148,9 +152,8 @@ def rehomed(area: Area, target: Ints, most: int | None, *, leaving: Bools, only_
     return ways.home
 
 
-def _steps(snapshot: Snapshot, area: Area, servers: Ints, home: Ints) -> tuple[HomeStep, ...]:
-    """`area` has all servers, `home` is among those of `servers`."""
-    to = np.append(servers, NOWHERE)[home]
+def _home_steps(snapshot: Snapshot, area: Area, to: Ints) -> tuple[HomeStep, ...]:
+    """`area` has all servers; `to` are the homes to be, NOWHERE for who waits for its turn."""
     moving = np.flatnonzero((to != area.home) & (to != NOWHERE))
     names = (*snapshot.brokers, "")  # the last for whoever had no home
     was, will = area.home[moving].tolist(), to[moving].tolist()
@@ -159,6 +162,29 @@ def _steps(snapshot: Snapshot, area: Area, servers: Ints, home: Ints) -> tuple[H
         HomeStep(area.clients[client], names[new], names[old], _why(names[old], names[new], *ms))
         for client, old, new, ms in zip(moving.tolist(), was, will, ways, strict=True)
     )
+
+
+def _route_steps(snapshot: Snapshot, area: Area, to: Ints) -> tuple[Step, ...]:
+    """Clients may be told of a home before the route has it: they go there when it does."""
+    homed = (snapshot.strategy == STRATEGIES.index(Strategy.HOMED)) & ~snapshot.held
+    final = np.where(to == NOWHERE, area.home, to)[area.owner]
+    counts = homed[area.topic] & (final != NOWHERE) & snapshot.usable[final]
+    wanted: dict[int, list[str]] = {}
+    for topic, broker in np.unique(np.stack((area.topic[counts], final[counts]), axis=1), axis=0).tolist():
+        wanted.setdefault(topic, []).append(snapshot.brokers[broker])
+    steps = []
+    for topic, brokers in wanted.items():
+        was, will = snapshot.brokers_of(topic), tuple(brokers)
+        if was != will:
+            name, why = snapshot.topics[topic], _why_there(was, will)
+            steps.append(Step(name, Strategy.HOMED, will, Strategy.HOMED, was, why))
+    return tuple(steps)
+
+
+def _why_there(was: tuple[str, ...], will: tuple[str, ...]) -> str:
+    new, left = sorted(set(will) - set(was)), sorted(set(was) - set(will))
+    told = [f"clients of it are to be at home at {', '.join(new)}"] if new else []
+    return "; ".join([*told, f"none of them will be at {', '.join(left)}"] if left else told)
 
 
 def _ways_ms(area: Area, home: Ints, clients: Ints) -> list[float]:

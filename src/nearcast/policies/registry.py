@@ -44,7 +44,7 @@ PROCESSING_POLICIES = (ktcp.FFD, ktcp.LFS, ktcp.HYBRID, ktcp.EXACT)
 """Those that place topics by what their processing takes."""
 
 HOME_POLICIES = (bad.LDM, bad.SDM, bad.SHUFFLE, bad_groups.NAME)
-"""Those that give subscribers homes; the others move topics."""
+"""Those that give subscribers of channels homes by their loads; those of `area_homes` do it for clients of topics."""
 
 
 def policy_named(name: str) -> Policy:

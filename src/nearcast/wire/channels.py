@@ -3,7 +3,8 @@
 A client follows a subscription at its home: `Follow` says it is there, how far it is, and that it wants what came after
 that; the same message renews its lease. What an execution has for a key is one `Notice`, published once at every broker
 whose agent has followers of the key. Which keys those are, the agent tells the pipeline (`Wanted`), by differences.
-Who its followers are it tells the coordinator (`AtHome`), which may want them elsewhere (`Rehome`).
+Who its followers are it tells the coordinator (`AtHome`), with those who use homed topics there. Whom the coordinator
+wants elsewhere (`Rehome`) is told so by the agent (`HomeAt`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ MOST_BYTES_PER_S = 1e15  # of one key: more than all brokers send
 MOST_NEAR = 4  # brokers that a client says are near
 MOST_AT_HOME = 200_000  # keys, clients and subscriptions in one message, which its bytes bound before
 MOST_REHOMED = 2000
+_MOST_DIMENSIONS = 32
 
 
 def channel_subject(key: str) -> str:
@@ -132,8 +134,7 @@ class Following(msgspec.Struct, frozen=True, tag=True):
     nothing; of one that had said nothing, no more is known.
 
     `lease_s`: it is given up when it has not been heard for so long. It renews as often within that as within the
-    shortest lease, which may be seldom where many follow. `home`: the broker where the client should be; "" when here.
-    `addresses`: of that one, if it came later than the files which clients have.
+    shortest lease, which may be seldom where many follow.
     """
 
     key: str
@@ -141,7 +142,14 @@ class Following(msgspec.Struct, frozen=True, tag=True):
     said: int | None
     asked_s: float
     lease_s: float
-    home: str = ""
+
+
+class HomeAt(msgspec.Struct, frozen=True, tag=True):
+    """Your home should be this broker, for channels and homed topics alike. `addresses`: of it, if it came later than
+    the files which clients have.
+    """
+
+    broker: str
     addresses: Addresses = ()
 
 
@@ -296,11 +304,30 @@ class Resident(msgspec.Struct, frozen=True, array_like=True, gc=False):
     near: Near = ()
 
 
+class HomedClient(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A client that uses homed topics here: `publishes` and `subscribes` are numbers of the message's topics.
+
+    `home` is where it says that it is at home, which may be elsewhere: "" where nobody told it. `at` is its network
+    coordinate, the height last; empty where it has not said.
+    """
+
+    client: str
+    publishes: tuple[int, ...]
+    subscribes: tuple[int, ...]
+    home: str = ""
+    at: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.at) > _MOST_DIMENSIONS + 1 or not all(map(math.isfinite, self.at)):
+            raise ValueError(f"client {self.client!r} is at {self.at!r}, where nobody can be")
+
+
 class AtHome(msgspec.Struct, frozen=True, tag=True):
     """agent -> coordinator: who follows what here. `keys` with the bytes a second of what is published for them.
 
     A `round` tells of everybody, in so many `parts`, which may each name some of a client's keys. With 0 parts it is
-    what has changed since: clients that came, or said where they are, and those who have `left`.
+    what has changed since: clients that came, or said where they are, and those who have `left`. Clients of homed
+    topics, `homed`, are told of in rounds only.
     """
 
     broker: str
@@ -309,9 +336,12 @@ class AtHome(msgspec.Struct, frozen=True, tag=True):
     keys: tuple[tuple[str, float], ...] = ()
     residents: tuple[Resident, ...] = ()
     left: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    homed: tuple[HomedClient, ...] = ()
 
     def __post_init__(self) -> None:
         size = len(self.keys) + len(self.residents) + len(self.left) + sum(len(each.keys) for each in self.residents)
+        size += len(self.topics) + sum(1 + len(each.publishes) + len(each.subscribes) for each in self.homed)
         if size > MOST_AT_HOME:
             raise ValueError(f"{size} keys, clients and subscriptions in one message; at most {MOST_AT_HOME}")
         if self.parts < 0:
@@ -323,6 +353,10 @@ class AtHome(msgspec.Struct, frozen=True, tag=True):
             if each.keys and not 0 <= min(each.keys) <= max(each.keys) < len(self.keys):
                 raise ValueError(f"client {each.client!r} follows keys that are not named here")
             _must_be_near(each.client, each.near)
+        for user in self.homed:
+            used = (*user.publishes, *user.subscribes)
+            if used and not 0 <= min(used) <= max(used) < len(self.topics):
+                raise ValueError(f"client {user.client!r} uses topics that are not named here")
 
 
 class Rehome(msgspec.Struct, frozen=True, tag=True):
@@ -345,7 +379,7 @@ def _must_be_near(client: str, near: Near) -> None:
 
 
 FromFollowers = Follow | Unfollow | Describe | Muster
-ToFollower = Following | Refusal | Described | Notice | Mustered
+ToFollower = Following | HomeAt | Refusal | Described | Notice | Mustered
 ToPipeline = Wanted | Describe | Pull
 FromPipeline = Known | Committed | Described | Pulled
 Homing = AtHome | Rehome

@@ -67,6 +67,7 @@ class Hello(_Message, frozen=True):
     attached: bool
     asked_s: float
     ring_version: int
+    home: str = ""  # where the client is at home; "" where nobody has told it
 
 
 class Bye(_Message, frozen=True):

@@ -10,6 +10,7 @@ from nearcast.wire.channels import (
     Committed,
     Follow,
     Following,
+    HomeAt,
     Known,
     Muster,
     Mustered,
@@ -169,16 +170,16 @@ def test_a_goodbye_that_a_later_word_has_overtaken_counts_for_nothing() -> None:
     assert machine.keys
 
 
-def test_a_client_that_should_be_elsewhere_is_told_so_and_nobody_else() -> None:
+def test_a_client_that_should_be_elsewhere_is_told_so_once_whatever_it_follows() -> None:
     machine = ready("ann", "bob")
-    (told,) = machine.rehome(Rehome((("ann", "b2"), ("zoe", "b3"))))
-    assert told == TellFollower("ann", Following(FIRES.key, 10, None, 0.0, TIMING.absent_s, "b2"))
+    follow(machine, "ann", Wish(FLOODS))
+    assert machine.rehome(Rehome((("ann", "b2"),))) == [TellFollower("ann", HomeAt("b2"))]
 
 
 def test_it_is_told_where_a_home_is_that_came_later() -> None:
     addresses = (("b2", "nats://there"), ("b3", "nats://elsewhere"))
     (told,) = ready("ann").rehome(Rehome((("ann", "b2"),), addresses))
-    assert told == TellFollower("ann", Following(FIRES.key, 10, None, 0.0, TIMING.absent_s, "b2", addresses[:1]))
+    assert told == TellFollower("ann", HomeAt("b2", addresses[:1]))
 
 
 def test_the_coordinator_is_told_who_follows_what_and_how_much_that_is() -> None:

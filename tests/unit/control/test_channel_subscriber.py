@@ -10,10 +10,8 @@ FIRES = Subscription("fires", (("city", "ulm"),))
 TIMING = Timing()
 
 
-def following(
-    after: int, asked_s: float = 0.0, home: str = "", said: int | None = None, lease_s: float = TIMING.absent_s
-) -> Following:
-    return Following(FIRES.key, after, said, asked_s, lease_s, home)
+def following(after: int, asked_s: float = 0.0, said: int | None = None, lease_s: float = TIMING.absent_s) -> Following:
+    return Following(FIRES.key, after, said, asked_s, lease_s)
 
 
 def notice(execution: int, previous: int, floor: int = 0) -> Notice:
@@ -109,11 +107,6 @@ def test_it_leaves_its_old_home_when_it_has_arrived_at_the_new_one() -> None:
     assert taken(machine.notice(notice(11, 7), 1.2)) == [11], "from the old one, meanwhile"
     left = machine.following(following(10, 1.1), "b2", 1.3)
     assert left == [Say("b1", Unfollow("c", (FIRES.key,), 1.3, over=False)), Detach("b1")]
-
-
-def test_an_agent_can_send_it_elsewhere() -> None:
-    machine = begun()
-    assert machine.following(following(10, 1.0, home="b2"), "b1", 1.0) == [Attach("b2")]
 
 
 def test_an_agent_that_does_not_answer_is_asked_again_and_then_another() -> None:

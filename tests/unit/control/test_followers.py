@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from nearcast.control.followers import ROUND_S, Followers
-from nearcast.wire.channels import AtHome, Resident
+from nearcast.control.followers import ROUND_S, Followers, TopicUser
+from nearcast.wire.channels import AtHome, HomedClient, Resident
 from nearcast.wire.control import seal
 from nearcast.wire.dialect import Dialect
 
@@ -168,4 +168,25 @@ def test_of_a_larger_crowd_a_part_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         followers.follows(f"c{number}", "k", (), 0.0)
     assert sum(len(each.residents) for each in followers.tick(1.0)) == 5
     assert sum(len(each.residents) for each in followers.tick(ROUND_S)) == 5
-    assert followers.keys_of("c7") == ["k"]
+
+
+def test_who_uses_homed_topics_is_told_of_in_every_round_with_what_it_says_of_itself() -> None:
+    users = {"ann": TopicUser(("t",), ("t", "u"), "b2", (0.5, 0.1)), "bob": TopicUser((), ("u",))}
+    followers = Followers("b1", 1, lambda: users)
+    (told,) = followers.tick(0.0)
+    assert told.topics == ("t", "u")
+    assert told.homed == (HomedClient("ann", (0,), (0, 1), "b2", (0.5, 0.1)), HomedClient("bob", (), (1,)))
+    users.clear()
+    assert followers.tick(ROUND_S)[0].homed == ()
+
+
+def test_a_crowd_of_them_comes_in_parts_that_a_server_takes() -> None:
+    users = {
+        f"a-client-of-long-name-{number}": TopicUser((f"t{number}",), ("t",), "b1", (0.1,) * 9)
+        for number in range(9000)
+    }
+    followers = Followers("b1", 1, lambda: users)
+    parts = followers.tick(0.0)
+    assert len(parts) > 1
+    assert all(part.parts == len(parts) and len(seal(part, DIALECT)) < NATS_TAKES for part in parts)
+    assert sum(len(part.homed) for part in parts) == 9000

@@ -6,7 +6,9 @@ from dataclasses import replace
 import msgspec
 
 from nearcast.control.copies import copies_of, keep_in_step, messages_of
+from nearcast.control.followers import TopicUser
 from nearcast.control.forwarder import Forwarder
+from nearcast.control.homed_users import homed_users
 from nearcast.control.instructions import Attach, Detach, Instruction, Say, Send
 from nearcast.control.publisher import Publisher
 from nearcast.control.spool import Spool
@@ -17,6 +19,7 @@ from nearcast.domain.message import Message
 from nearcast.domain.processor import Language, Processor
 from nearcast.domain.ring import Ring
 from nearcast.domain.route import Delegation, Route, Strategy
+from nearcast.domain.whereabouts import Spot
 from nearcast.wire.control import (
     Ask,
     Bye,
@@ -38,6 +41,7 @@ HOMES = ("H0", "H1", "H2")
 RING = Ring(HOMES, vnodes=1)
 PROCESSOR = Processor(Language.PYTHON, "a.b:c", spool=2)
 HOMED = Route(1, Strategy.HOMED, HOMES)
+SINGLE = Route(1, Strategy.SINGLE, ("H0",))
 PROCESSED = Route(1, Strategy.HOMED, HOMES, PROCESSOR)
 
 
@@ -95,7 +99,7 @@ def test_a_home_that_it_has_already_or_that_the_route_has_not_changes_nothing() 
     assert one.rehome("H1", 2.0) == []
     other = Publisher("t", 6, "P", RING, timing=TIMING)
     assert other.rehome("H1", 0.0) == []  # there is no route yet
-    other.welcome(welcome(Route(1, Strategy.SINGLE, ("H0",)), publisher=6, registered="H0"), 0.0)
+    other.welcome(welcome(SINGLE, publisher=6, registered="H0"), 0.0)
     assert other.rehome("H2", 1.0) == []
     assert other.targets == ("H0",)
 
@@ -306,3 +310,18 @@ def test_copies_are_cut_so_that_every_server_takes_them() -> None:
     parts = list(copies_of("t", [*large, *small]))
     assert [len(each.messages) for each in parts] == [1, 1, 1000, 502]
     assert [one for each in parts for one in messages_of(each)] == [*large, *small]
+
+
+# What the coordinator is told of it
+
+
+def test_an_agent_tells_who_uses_its_homed_topics_where_they_say_they_are_at_home_and_where_they_are() -> None:
+    homed, single = (Forwarder(name, "H0", 1, route, timing=TIMING) for name, route in (("t", HOMED), ("u", SINGLE)))
+    for forwarder in (homed, single):
+        forwarder.hello(Hello(forwarder.topic, "ann", 0, 1, True, 0.0, 0, "H0"), 0.0)
+        forwarder.hello(Hello(forwarder.topic, "bob", 7, 1, True, 0.0, 0), 0.0)
+    spots = {"ann": Spot((0.5, 0.2), 0.1)}
+    assert homed_users({"t": homed, "u": single}, spots.get) == {
+        "ann": TopicUser((), ("t",), "H0", (0.5, 0.2, 0.1)),
+        "bob": TopicUser(("t",), ()),
+    }

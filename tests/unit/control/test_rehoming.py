@@ -12,8 +12,9 @@ class World:
     def __init__(self, **at: str) -> None:
         self.at: dict[str, list[str]] = {client: [broker] for client, broker in at.items()}
 
-    def __call__(self, client: str) -> list[str]:
-        return self.at.get(client, [])
+    def __call__(self, client: str) -> tuple[list[str], list[str]]:
+        at = self.at.get(client, [])
+        return at, at
 
 
 def test_each_is_told_at_its_present_home_and_again_until_it_is_nowhere_else() -> None:

@@ -1,6 +1,7 @@
 """Each publisher's messages in its order, each once, and a hole only with a report."""
 
 import math
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -258,9 +259,31 @@ def test_who_leaves_is_given_what_waited_long_with_a_report_because_its_start_is
     for first in (5, 3):  # at the start of its leg, and in the middle of it: before we came to this broker was more
         streams = opened()
         streams.data(message(5, first=first, before=1), UNSETTLED, 0.0)
-        assert streams.close(TIMING.patience_s - 0.1) == [], "still under way"
-        out = streams.close(TIMING.patience_s)
+        assert streams.close(UNSETTLED, TIMING.patience_s - 0.1) == [], "still under way"
+        out = streams.close(UNSETTLED, TIMING.patience_s)
         assert (gaps(out), delivered(out)) == ([(None, 4)], [5])
+
+
+def test_what_only_a_move_kept_waiting_is_given_without_a_report_when_the_leg_before_is_over() -> None:
+    moving = msgspec.structs.replace(UNSETTLED, through=("H0", "H1"), patience_s=TIMING.lease_s)
+    ends: tuple[Callable[[Streams], list[Instruction]], ...] = (
+        lambda streams: streams.close(moving, TIMING.patience_s),
+        lambda streams: streams.tick(moving, TIMING.lease_s),
+    )
+    for end in ends:
+        for seen_through, gap in ((("H0",), [(None, 4)]), (("H0", "H1"), [])):
+            streams = opened()
+            for broker in seen_through:
+                streams.mark(mark(4, flags=END), broker, moving, 0.0, ends=True)
+            assert streams.data(message(5, first=5, before=1), moving, 0.0) == []
+            out = end(streams)
+            assert (gaps(out), delivered(out)) == (gap, [5])
+
+
+def test_who_is_attached_nowhere_that_counts_cannot_know_that_a_leg_is_over() -> None:
+    streams, nowhere = opened(), msgspec.structs.replace(UNSETTLED, through=())
+    streams.data(message(5, first=5, before=1), nowhere, 0.0)
+    assert gaps(streams.close(nowhere, TIMING.patience_s)) == [(None, 4)]
 
 
 # A publisher that was silent for long
