@@ -231,6 +231,11 @@ def test_in_the_demo_a_swarm_crosses_a_zone_its_topic_turns_red_moves_and_turns_
         drawn = page.locator(f"svg.map g.t[data-topic='{topic}']")
         expect(drawn).to_have_attribute("data-promise", "kept")
         keep(page, "demo-1-kept")
+        calm = "() => !document.querySelector('svg.map g.t:not([data-promise=kept])')"
+        broken = f"() => document.querySelector(\"svg.map g.t[data-topic='{topic}'][data-promise=broken]\")"
+        page.wait_for_function(f"() => ({calm})() || ({broken})()", timeout=PATIENCE_MS)
+        if page.evaluate(calm):  # nicer to look at, but not what this is about
+            keep(page, "demo-1-kept")
         expect(drawn).to_have_attribute("data-promise", "broken")
         keep(page, "demo-2-broken")
         expect(drawn).to_have_attribute("data-promise", "kept")
