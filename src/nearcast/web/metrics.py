@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from nearcast.agent.complaints import Complaints
 from nearcast.domain.decision import Decision
@@ -172,7 +171,7 @@ class ComplaintMetrics(Collector):
         downtime = HistogramMetricFamily("nearcast_downtime_seconds", text, labels=["broker"])
         values = [(0.0 if bucket == 0 else value_of(bucket), count) for bucket, count in of.pauses.items()]
         bounds = [(bound, sum(n for value, n in values if value <= bound)) for bound in (*_DOWN_S, math.inf)]
-        buckets = [(floatToGoString(bound), float(count)) for bound, count in bounds]
+        buckets = [("+Inf" if bound == math.inf else str(bound), float(count)) for bound, count in bounds]
         downtime.add_metric([at], buckets, sum(value * count for value, count in values))
         yield downtime
 
