@@ -74,7 +74,9 @@ class Handed(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """What is None is not known, or not configured. `left`: topics that still use one that drains."""
+    """What is None is not known, or not configured. `left`: topics that still use one that drains, `leaving` some of
+    them.
+    """
 
     name: str
     state: Presence
@@ -85,6 +87,7 @@ class Broker(msgspec.Struct, frozen=True):
     agent: Literal["present", "lost"]
     silent_s: float | None
     left: int
+    leaving: tuple[str, ...]
     trouble: str
     topics: int
     publishers: int
