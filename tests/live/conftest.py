@@ -40,8 +40,8 @@ class Fleet:
         self.folder = folder
         self.state = folder / ".nearcast"
         self.config = self.state / "nearcast.toml"
-        served = () if "--web" in options else ("--no-web",)  # what no test looks at costs every one of them time
-        argv = [sys.executable, "-m", "nearcast", "up", "--json", "--state", str(self.state), *served, *options]
+        told = () if "--metrics" in options else ("--no-metrics",)  # what no test looks at costs every one of them time
+        argv = [sys.executable, "-m", "nearcast", "up", "--json", "--state", str(self.state), *told, *options]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         lines = []
@@ -57,9 +57,10 @@ class Fleet:
         status = json.loads((self.state / "fleet.json").read_text())
         return {child["name"]: child["pid"] for child in status["children"] if child["state"] == "running"}
 
-    def run(self, *arguments: str, given: str | None = None) -> Result:
+    def run(self, *arguments: str, given: str | None = None, **more: str) -> Result:
+        """`more`: variables of its environment."""
         argv = [sys.executable, "-m", "nearcast", *arguments]
-        env = {**os.environ, "NEARCAST_CONFIG": str(self.config)}
+        env = {**os.environ, "NEARCAST_CONFIG": str(self.config), **more}
         done = subprocess.run(argv, env=env, input=given, capture_output=True, text=True, timeout=60, check=False)
         return Result(done.returncode, done.stdout, done.stderr)
 

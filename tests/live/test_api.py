@@ -17,6 +17,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
+from nearcast.fleet.ports import free_port
 from tests.live.conftest import Fleet
 
 DEADLINE_S = 60.0
@@ -24,7 +25,7 @@ DEADLINE_S = 60.0
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path_factory.mktemp("api"), "--web", "--capacity", "1000000")
+    fleet = Fleet(tmp_path_factory.mktemp("api"), "--metrics", "--capacity", "1000000")
     try:
         fleet.until_well()
         for page in pages(fleet):
@@ -108,6 +109,8 @@ def test_whatever_is_asked_as_its_document_says_is_answered_as_it_says_and_never
 ORDERS: list[tuple[str, dict[str, object], str]] = [
     ("/api/v1/topics/race/move", {"brokers": ["b2"]}, "topic race"),
     ("/api/v1/topics/race/promise", {"slo": "p95:40ms"}, "topic race"),
+    ("/api/v1/topics/race/processor", {"code": "SELECT payload FROM message", "language": "sql"}, "topic race"),
+    ("/api/v1/topics/race/processor", {"code": ""}, "topic race"),
     ("/api/v1/brokers/b3/drain", {}, "broker b3"),
     ("/api/v1/brokers/b3/drain", {"cancel": True}, "broker b3"),
 ]
@@ -180,11 +183,13 @@ def test_every_process_tells_its_metrics_and_none_names_a_client(served: Fleet) 
     assert "nearcast_broker_load_ratio{" in texts[0]
     assert "nearcast_balancedness_ratio" in texts[1]
     assert 'nearcast_forwarded_messages_total{broker="b1"}' in texts[2]
+    assert 'nearcast_gaps_total{broker="b1"} 0.0' in texts[2]
+    assert 'nearcast_downtime_seconds_bucket{broker="b1",le="+Inf"}' in texts[2]
 
 
 @pytest.mark.slow
 def test_without_a_leader_what_is_not_known_is_not_told_as_known(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, "--web", "--coordinators", "1", "--sites", "1")
+    fleet = Fleet(tmp_path, "--coordinators", "1", "--sites", "1")
     try:
         fleet.until_well()
         (page,) = pages(fleet)
@@ -199,6 +204,40 @@ def test_without_a_leader_what_is_not_known_is_not_told_as_known(tmp_path: Path)
     finally:
         os.kill(fleet.children()["control"], signal.SIGCONT)
         fleet.stop()
+
+
+def test_operators_need_an_address_and_a_token_and_nothing_else(served: Fleet) -> None:
+    """No file of the deployment is read; the first address is of nobody, and the next one does."""
+    secret = (served.state / "credentials" / "api-operator").read_text().strip()
+    far = {
+        "NEARCAST_CONFIG": "/nowhere",
+        "NEARCAST_API": f"http://127.0.0.1:{free_port()},{pages(served)[1]}",
+        "NEARCAST_TOKEN": secret,
+    }
+    moved = served.run("topic", "move", "far/away", "b2", "--reason", "its players are there", "--json", **far)
+    assert moved.json == {"topic": "far/away", "epoch": 1, "strategy": "single", "brokers": ["b2"]}
+    assert "its players are there" in served.run("topic", "explain", "far/away", **far).out
+    assert served.run("topic", "set", "far/away", "--slo", "p95:900ms", **far).code == 0
+    assert served.run("rebalance", "plan", "--policy", "hash", "--json", **far).json["policy"] == "hash"
+
+
+def test_a_command_that_may_not_or_cannot_says_why_and_what_to_do(served: Fleet) -> None:
+    viewer = (served.state / "credentials" / "api-viewer").read_text().strip()
+    refused = served.run("topic", "move", "race", "b1", NEARCAST_TOKEN=viewer)
+    assert (refused.code, refused.out) == (1, "")
+    assert "this needs the role operator; the token 'viewer' has the role viewer (NEARCAST_TOKEN" in refused.err
+    assert "the token is not known here" in served.run("topic", "move", "race", "b1", NEARCAST_TOKEN=viewer[1:]).err
+    nobody = f"http://127.0.0.1:{free_port()}"
+    gone = served.run("broker", "drain", "b3", NEARCAST_API=nobody)
+    assert gone.code == 1
+    assert f"no coordinator answers at {nobody} (" in gone.err
+    assert "NEARCAST_API or web.api says where coordinators are" in gone.err
+    assert "expected addresses like http://" in served.run("rebalance", "plan", NEARCAST_API="host:8790").err
+    server = pages(served)[0]
+    assert (
+        "is a coordinator of this version there?"
+        in served.run("rebalance", "status", NEARCAST_API=f"{server}/static").err
+    )
 
 
 def test_nobody_is_let_in_without_a_token_and_a_viewer_orders_nothing(served: Fleet) -> None:

@@ -30,7 +30,7 @@ def test_a_broker_is_added_used_drained_and_removed(fleet: Fleet) -> None:
     refused = fleet.run("broker", "remove", "extra")
     assert (refused.code, "drain it first" in refused.err) == (1, True)
     begun = fleet.run("broker", "drain", "extra", "--timeout", "0", "--json").json
-    assert (begun["done"], begun["standing"]["state"], begun["standing"]["topics"]) == (
+    assert (begun["done"], begun["standing"]["state"], begun["standing"]["leaving"]) == (
         False,
         "draining",
         ["greetings"],

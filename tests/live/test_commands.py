@@ -60,7 +60,7 @@ def test_messages_flow_while_a_topic_is_moved(fleet: Fleet) -> None:
 def test_what_is_wrong_is_said_with_what_there_is(fleet: Fleet) -> None:
     refused = fleet.run("topic", "move", "t", "b9")
     assert (refused.code, refused.out) == (1, "")
-    assert "no broker 'b9'; brokers are b1, b2, b3" in refused.err
+    assert "'b9' has no agent that answers; known are b1, b2, b3" in refused.err
     assert "wildcards" in fleet.run("pub", "t.*", "x").err
     assert fleet.run("topic", "move", "t", "b1", "b2").code == 2
     assert "no broker is at site 'moon'" in fleet.run("sub", "t", "--site", "moon").err

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,12 +12,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from nearcast.cli.demo.swarms import demo_flight
 from nearcast.client import open_client
 from nearcast.lab.uav import topics_of
 from nearcast.transport.config import load_config
+from tests.browser import chromium
 from tests.live.conftest import Fleet
 
 SHOTS = Path(os.environ.get("NEARCAST_SCREENSHOTS", "out/screenshots"))
@@ -26,27 +26,17 @@ TOPICS = ("game.lobby", "game.arena", "alerts")
 PATIENCE_MS = 30_000
 
 
-def chromium() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    raise AssertionError("there is no Chromium on the PATH; install it: apt-get install chromium")
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        # Without a sandbox: tests may run as root, and only see pages of our own.
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """With some traffic."""
-    fleet = Fleet(tmp_path_factory.mktemp("dashboard"), "--web", "--capacity", "200000", "--delay", "5")
+    fleet = Fleet(tmp_path_factory.mktemp("dashboard"), "--capacity", "200000", "--delay", "5")
     over = threading.Event()
     flowing = threading.Thread(target=lambda: asyncio.run(traffic(fleet.config, over)))
     try:
@@ -231,6 +221,11 @@ def test_in_the_demo_a_swarm_crosses_a_zone_its_topic_turns_red_moves_and_turns_
         drawn = page.locator(f"svg.map g.t[data-topic='{topic}']")
         expect(drawn).to_have_attribute("data-promise", "kept")
         keep(page, "demo-1-kept")
+        calm = "() => !document.querySelector('svg.map g.t:not([data-promise=kept])')"
+        broken = f"() => document.querySelector(\"svg.map g.t[data-topic='{topic}'][data-promise=broken]\")"
+        page.wait_for_function(f"() => ({calm})() || ({broken})()", timeout=PATIENCE_MS)
+        if page.evaluate(calm):  # nicer to look at, but not what this is about
+            keep(page, "demo-1-kept")
         expect(drawn).to_have_attribute("data-promise", "broken")
         keep(page, "demo-2-broken")
         expect(drawn).to_have_attribute("data-promise", "kept")

@@ -9,7 +9,9 @@ from nearcast.agent import Agent
 from nearcast.agent.analyzer import Analyzer
 from nearcast.client import Client
 from nearcast.domain.load import BrokerReport, TopicLoad
+from nearcast.domain.report import Discontinuity, Gap
 from nearcast.domain.route import Strategy
+from nearcast.domain.sketch import value_of
 from nearcast.sim.deployment import BUS, DIALECT, Deployment
 from nearcast.sim.loop import in_virtual_time
 from nearcast.wire.control import AGENT_SUBJECT, Loaded, LoadOrder, seal
@@ -126,6 +128,36 @@ async def test_rates_are_reported_where_they_are_and_follow_a_move(start_fleet: 
         assert quiet.publications <= 1, "now and then the sender says that it is idle"
         assert quiet.publishers == len(who(fleet, other, "t")[0]), "which is not taken for a plain client's message"
     for client in (sender, *receivers):
+        await client.close()
+
+
+@in_virtual_time
+async def test_what_subscribers_suffer_is_counted_by_the_agent_of_where_they_are(start_fleet: StartFleet) -> None:
+    fleet = await start(start_fleet)
+    sender, receiver = client_of(fleet, "sender"), client_of(fleet, "receiver")
+    reports: list[Gap | Discontinuity] = []
+    await receiver.subscribe("t", lambda _message: None, on_report=reports.append)
+    sending = asyncio.create_task(publish(fleet, sender, "t", 20, 30))
+    other = next(broker for broker in BROKERS if broker != fleet.ring.owner("t"))
+    assert fleet.leader is not None
+    await fleet.leader.move("t", Strategy.SINGLE, (other,))
+    await fleet.sleep(5.0)
+    heard = fleet.agents[other].complaints
+    assert heard.pauses == {0: 1}, "it changed brokers, and could receive all the while"
+    assert (heard.gaps, heard.discontinuities) == (0, 0)
+
+    fleet.network.crash_broker(other)
+    await fleet.sleep(2.0)
+    fleet.network.restart_broker(other)
+    await sending
+    await fleet.sleep(10.0)
+    found = [fleet.agents[broker].complaints for broker in BROKERS]
+    longest_s = max(value_of(bucket) for each in found for bucket in each.pauses)
+    assert 2.0 <= longest_s < 10.0
+    told = {(each.broker, each.from_s) for each in reports if isinstance(each, Discontinuity)}
+    assert sum(each.discontinuities for each in found) == len(told) > 0
+    assert sum(each.gaps for each in found) == sum(isinstance(each, Gap) for each in reports)
+    for client in (sender, receiver):
         await client.close()
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from nearcast.agent.analyzer import Analyzer, Users
 from nearcast.agent.channels import Channels
+from nearcast.agent.complaints import Complaints
 from nearcast.agent.counters import Counters
 from nearcast.agent.reporter import Reporter
 from nearcast.agent.sampler import Sampler, Sampling
@@ -109,6 +110,7 @@ class Agent:
             )
         self.broker = broker
         self.rejects = Rejects()
+        self.complaints = Complaints()
         self.machine = Dispatcher(broker, incarnation, ring, timing or Timing(), rules)
         self._bus = bus
         self._dialect = dialect
@@ -197,8 +199,11 @@ class Agent:
         message = self.rejects.read(lambda: unseal(data, self._dialect), f"clients of {self.broker}")
         if isinstance(message, _FROM_CLIENTS_AND_PEERS):
             self._do(self.machine.message(message, now))
-        elif isinstance(message, Counts) and self._reporter is not None:
-            self._reporter.analyzer.counted(message, now)
+        elif isinstance(message, Counts):
+            if message.trouble is not None:
+                self.complaints.heard(message.trouble)
+            if self._reporter is not None:
+                self._reporter.analyzer.counted(message, now)
         elif isinstance(message, Follow | Unfollow | Describe | Muster):
             self.channels.from_clients(message)
         if self._survey is None:

@@ -102,10 +102,11 @@ async def _metrics(agent: Agent, address: str | None) -> AsyncIterator[str | Non
         yield None
         return
     try:
-        from nearcast.web.metrics import HandoverMetrics, RejectMetrics  # noqa: PLC0415  # an extra
+        from nearcast.web.metrics import ComplaintMetrics, HandoverMetrics, RejectMetrics  # noqa: PLC0415  # an extra
         from nearcast.web.server import serving_metrics  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(f"web.metrics: to serve at {address} pip install 'nearcast[web]'") from error
     handovers = HandoverMetrics(agent.broker, lambda: (agent.machine.handovers()[0], len(agent.machine.forwarders)))
-    async with serving_metrics(address, handovers, RejectMetrics(agent.rejects)) as url:
+    complaints = ComplaintMetrics(agent.broker, agent.complaints)
+    async with serving_metrics(address, handovers, complaints, RejectMetrics(agent.rejects)) as url:
         yield url

@@ -1,21 +1,18 @@
 """`nearcast token`: who may use API and dashboard."""
 
-import os
 import time
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from nearcast.cli.api import TOKEN, pages_of, token_of
 from nearcast.cli.options import AsJson, ConfigFile, parse_seconds
 from nearcast.cli.output import print_json, print_table
 from nearcast.domain.errors import ConfigError
-from nearcast.fleet.credentials import token_file
-from nearcast.fleet.status import read_status
 from nearcast.transport.config import Config, load_config
 from nearcast.transport.tokens import ApiRole, Token, Tokens
 
-VARIABLE = "NEARCAST_TOKEN"
 app = typer.Typer(help="Tokens for API and dashboard: viewers look, operators act.", no_args_is_help=True)
 
 
@@ -62,36 +59,21 @@ def revoke_token(name: Annotated[str, typer.Argument(help="Whose token.")], *, c
 def show_link(*, config: ConfigFile = None) -> None:
     """Print the dashboard's address with the operator's token: whoever has it may do everything."""
     loaded = load_config(config)
-    secret = os.environ.get(VARIABLE) or _operator(loaded)
-    for page in _pages(loaded):
+    _tokens(loaded)
+    secret = token_of(loaded)
+    if not secret:
+        raise ConfigError(f"{loaded.path}: no token is known: set {TOKEN}, or web.token_file")
+    for page in pages_of(loaded):
         print(_link(page, secret))
 
 
 def dashboard_link(page: str, config: Config) -> str:
     """Of a fleet that was started here: with the operator's token, where it asks for one."""
-    return page if config.web.tokens is None else _link(page, _operator(config))
+    return page if config.web.tokens is None else _link(page, token_of(config))
 
 
 def _link(page: str, secret: str) -> str:
     return f"{page}/?token={secret}"
-
-
-def _operator(config: Config) -> str:
-    file = token_file(_tokens(config).file, ApiRole.OPERATOR)
-    try:
-        return file.read_text().strip()
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}; set {VARIABLE}, or make one: `nearcast token create`") from error
-
-
-def _pages(config: Config) -> list[str]:
-    status = read_status(config.path.parent)
-    found = [str(child.facts["web"]) for child in status.children if "web" in child.facts] if status else []
-    if found:
-        return found
-    if config.web.address is None:
-        raise ConfigError(f"{config.path}: no coordinator serves a dashboard: set web.address, or `nearcast up --web`")
-    return [f"http://{config.web.address}"]
 
 
 def _tokens(config: Config) -> Tokens:

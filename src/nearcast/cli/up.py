@@ -58,7 +58,10 @@ def start_fleet(
         typer.Option(help="Let the leader plan by itself, every 5 s, with this policy; epulsar keeps promises."),
     ] = None,
     coordinators: Annotated[int, typer.Option(min=1, max=5, help="How many coordinators; one leads.")] = 2,
-    web: Annotated[bool, typer.Option(help="Serve the dashboard, the API and metrics.")] = True,
+    web: Annotated[
+        bool, typer.Option(help="Serve the dashboard and the API, which commands that change something need.")
+    ] = True,
+    metrics: Annotated[bool, typer.Option(help="Agents serve metrics too.")] = True,
     port: Annotated[
         int | None,
         typer.Option(
@@ -97,6 +100,7 @@ def start_fleet(
             rebalance={} if policy is None else {"policy": policy, "every_s": _EVERY_S},
             web=web and find_spec("starlette") is not None and find_spec("prometheus_client") is not None,
             port=port or 0,
+            metrics=metrics,
             secure=not insecure,
             quota=Quota() if connections is None else Quota(connections),
         )

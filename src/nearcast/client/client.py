@@ -523,7 +523,7 @@ class Client:
             self._tell_counts()
 
     def _tell_counts(self, *, least_s: float = 0.0) -> None:
-        for broker, counts in self._tally.tell(self._clock.now(), least_s=least_s):
+        for broker, counts in self._tally.tell(self._clock.now(), least_s=least_s, up=self._pool.up):
             self._pool.publish(broker, AGENT_SUBJECT, seal(counts, self._dialect))
 
     def _rests(self, topic: str, publisher_id: int) -> None:

@@ -8,7 +8,7 @@ from nearcast.brokers.pool import LinkPool
 from nearcast.client.subscription import OnMessage, OnReport, Overflow, SlowConsumer, Subscription
 from nearcast.control.instructions import Attach, Deliver, Detach, Instruction, Learn, Ready, Report, Say
 from nearcast.control.subscriber import Subscriber
-from nearcast.control.tally import Tally
+from nearcast.control.tally import Hardship, Tally
 from nearcast.domain.errors import TopicChanged, WireError
 from nearcast.domain.message import Message
 from nearcast.domain.report import Discontinuity, Gap
@@ -134,7 +134,9 @@ class LiveSubscription(Subscription):
         if not self._over:
             self._alarm.set(self.machine.wake_s())
             if self.machine.ready:
-                self.pause.note(self._clock.now(), receiving=self.machine.receiving)
+                paused_s = self.pause.note(self._clock.now(), receiving=self.machine.receiving)
+                if paused_s or any(type(each) is Detach for each in instructions):
+                    self._suffered().paused(paused_s)
 
     def _follow(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -192,9 +194,17 @@ class LiveSubscription(Subscription):
             self._on_report(Gap(self.topic, dropped.publisher, dropped.seq, dropped.seq))
 
     def _report(self, what: Gap | Discontinuity) -> None:
-        if self._on_report is None:
-            return
-        self._on_report(self._on_the_wall(what) if isinstance(what, Discontinuity) else what)
+        if isinstance(what, Gap):
+            self._suffered().gap(what.last - what.first + 1 if what.first is not None and what.last is not None else 0)
+        elif (what.broker, what.from_s) not in self._opened:
+            self._suffered().discontinuities += 1
+        told = self._on_the_wall(what) if isinstance(what, Discontinuity) else what
+        if self._on_report is not None:
+            self._on_report(told)
+
+    def _suffered(self) -> Hardship:
+        """Told to the agent of a broker where the topic is: who was gone may not listen."""
+        return self._tally.suffered(next(reversed(self.machine.attachments), ""))
 
     def _on_the_wall(self, what: Discontinuity) -> Discontinuity:
         """The machine counts on the process's own clock. What closes a discontinuity repeats how it was opened."""

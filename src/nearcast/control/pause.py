@@ -14,10 +14,15 @@ class Pause:
         self.longest_s = 0.0
         self._since_s = math.inf
 
-    def note(self, now: float, *, receiving: bool) -> None:
-        """Whether it is attached, confirmed, to any broker that gets the topic's messages; said again at will."""
+    def note(self, now: float, *, receiving: bool) -> float:
+        """Whether it is attached, confirmed, to any broker that gets the topic's messages; said again at will.
+
+        Gives how long one took that is over with this; 0 where there was none.
+        """
         self.longest_s = self.so_far_s(now)
+        over_s = max(0.0, now - self._since_s) if receiving else 0.0
         self._since_s = math.inf if receiving else min(self._since_s, now)
+        return over_s
 
     def so_far_s(self, now: float) -> float:
         """The longest one, also when it is not over."""

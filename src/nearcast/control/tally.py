@@ -7,11 +7,12 @@ messages took is looked at on some of those that are received.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from nearcast.control.fleet_time import FleetTime
 from nearcast.domain.sketch import bucket_of, flat
 from nearcast.wire.envelope import HEADER_BYTES
-from nearcast.wire.loads import MOST_COUNTED, MOST_SECONDS, Counts, TopicCount
+from nearcast.wire.loads import MOST_COUNTED, MOST_SECONDS, Counts, TopicCount, Trouble
 
 SAMPLE_S = 0.005
 """At most one message of a topic in so long is looked at."""
@@ -46,14 +47,38 @@ class Count:
         return took
 
 
+class Hardship:
+    """What subscriptions at one broker suffered, since it was last told."""
+
+    __slots__ = ("discontinuities", "gaps", "missed", "pauses")
+
+    def __init__(self) -> None:
+        self.gaps = 0
+        self.missed = 0
+        self.discontinuities = 0
+        self.pauses: dict[int, int] = {}
+
+    def gap(self, missed: int) -> None:
+        self.gaps += 1
+        self.missed += missed
+
+    def paused(self, seconds: float) -> None:
+        bucket = bucket_of(seconds)
+        self.pauses[bucket] = self.pauses.get(bucket, 0) + 1
+
+    def told(self) -> Trouble:
+        return Trouble(self.gaps, self.missed, self.discontinuities, flat(self.pauses))
+
+
 class Tally:
-    __slots__ = ("_client", "_received", "_sent", "_since_s", "time")
+    __slots__ = ("_client", "_hardships", "_received", "_sent", "_since_s", "time")
 
     def __init__(self, client: str, time: FleetTime | None = None) -> None:
         self.time = time or FleetTime()
         self._client = client
         self._sent: dict[_Key, Count] = {}
         self._received: dict[_Key, Count] = {}
+        self._hardships: dict[str, Hardship] = {}
         self._since_s: float | None = None
 
     def sent(self, brokers: tuple[str, ...], topic: str) -> Count:
@@ -64,12 +89,21 @@ class Tally:
         """Of frames that come from this broker, by all their bytes."""
         return self._held(self._received, ((broker,), topic))
 
+    def suffered(self, broker: str) -> Hardship:
+        """Of subscriptions at this broker; to be asked for each time."""
+        return self._hardships.setdefault(broker, Hardship()) if self._since_s is not None else Hardship()
+
     def begin(self, now: float) -> None:
         """What is asked for from here on is told; before, it is counted for nobody."""
         self._since_s = now
 
-    def tell(self, now: float, *, least_s: float = 0.0) -> list[tuple[str, Counts]]:
-        """What is to be said to the agent of which broker. With `least_s`, as if it had taken as long at least."""
+    def tell(
+        self, now: float, *, least_s: float = 0.0, up: Callable[[str], bool] = lambda _broker: True
+    ) -> list[tuple[str, Counts]]:
+        """What is to be said to the agent of which broker. With `least_s`, as if it had taken as long at least.
+
+        What subscriptions suffered at a broker that is not `up` is told elsewhere, or later.
+        """
         if self._since_s is None:
             return []
         seconds = min(max(least_s, now - self._since_s), MOST_SECONDS)
@@ -99,6 +133,10 @@ class Tally:
             )
             parts = (topics[first : first + MOST_COUNTED] for first in range(0, len(topics), MOST_COUNTED))
             out += [(broker, Counts(self._client, seconds, part)) for part in parts]
+        for broker in list(self._hardships):
+            to = next((each for each in (broker, *found) if up(each)), None)
+            if to is not None:
+                out.append((to, Counts(self._client, seconds, (), self._hardships.pop(broker).told())))
         return out
 
     def _held(self, counts: dict[_Key, Count], key: _Key) -> Count:

@@ -8,7 +8,9 @@ from typing import Protocol
 from nearcast.coordinator.brokers import Brokers
 from nearcast.coordinator.decisions import Decisions
 from nearcast.coordinator.leader import Leader
+from nearcast.coordinator.logs import Logs
 from nearcast.coordinator.places import BrokerPlaces
+from nearcast.coordinator.processors import Processors
 from nearcast.coordinator.promises import Promises
 from nearcast.coordinator.rebalancer import Rebalancer
 from nearcast.domain.errors import NearcastError
@@ -19,6 +21,8 @@ from nearcast.domain.topic import validate_topic
 from nearcast.transport.clock import Clock
 from nearcast.wire.brokers import BrokerOrder
 from nearcast.wire.control import DryRun, MoveOrder
+from nearcast.wire.logs import KeepOrder
+from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PromiseOrder, PromiseStanding
 from nearcast.wire.rebalancing import MOST_STEPS, Foreseen, PlannedStep, RebalanceOrder
 
@@ -31,6 +35,8 @@ class Foreseeing(Leader, Protocol):
     promises: Promises
     decisions: Decisions
     rebalancer: Rebalancer
+    logs: Logs
+    processors: Processors
 
     def foreseen(self, topic: str, strategy: Strategy, brokers: tuple[str, ...]) -> tuple[Route, Route]:
         """Where the topic is, and where a move would bring it. Raises MoveRefused or LeaseLost."""
@@ -51,6 +57,10 @@ class Foresight:
                     steps, notes = self._broker(order)
                 case PromiseOrder() as order:
                     steps, notes = [], list(self._promise(order))
+                case KeepOrder() as order:
+                    steps, notes = [], [self._leader.logs.foreseen(order)]
+                case ProcessOrder() as order:
+                    steps, notes = [], list(self._leader.processors.foreseen(order))
                 case order:
                     steps, notes = self._rebalance(order)
         except NearcastError as error:

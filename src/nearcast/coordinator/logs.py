@@ -42,22 +42,23 @@ class Logs:
 
     async def carry_out(self, order: KeepOrder) -> int:
         """The epoch since which the topic is persistent. Raises LogRefused, MoveRefused, TopicNameError, LeaseLost."""
-        leader, topic, spec = self._leader, validate_topic(order.topic), order.spec
-        leader.must_lead()
-        move = leader.moves.get(topic)
+        topic, spec = order.topic, order.spec
+        move, broker = self._checked(order)
         if move is not None and move.record.log is not None:
             return await self._change(move, spec)
-        if move is not None and move.record.newest.strategy is not Strategy.SINGLE:
-            raise LogRefused(
-                f"topic {topic!r} is {move.record.newest.strategy} on several brokers; move it to one, then make it"
-                " persistent"
-            )
-        broker = leader.ring.owner(topic) if move is None else move.record.newest.brokers[0]
         epoch = 0 if move is None else move.record.newest.epoch
         log = TopicLog(secrets.token_hex(8), spec)
         # What cannot be kept is refused before anything is written.
         await self._site(broker).open_segment(log.name(epoch + 1), topic, spec)
-        return await leader.move(topic, Strategy.SINGLE, (broker,), stay=True, log=log)
+        return await self._leader.move(topic, Strategy.SINGLE, (broker,), stay=True, log=log)
+
+    def foreseen(self, order: KeepOrder) -> str:
+        """What carrying it out would do. Raises as that does, but for what only the servers can refuse."""
+        move, broker = self._checked(order)
+        if move is not None and move.record.log is not None:
+            return f"it is persistent already: how long messages are kept changes, at {broker} and wherever it was"
+        spec = order.spec
+        return f"kept at {broker}: a message is acknowledged when {spec.quorum} of {spec.replicas} replicas have it"
 
     def must_take(self, topic: str, broker: str) -> None:
         """Raises MoveRefused for a persistent topic and a broker that keeps none."""
@@ -77,7 +78,26 @@ class Logs:
 
     # Within
 
-    async def _change(self, move: Move, spec: LogSpec) -> int:
+    def _checked(self, order: KeepOrder) -> tuple[Move | None, str]:
+        """The topic's move, if it has one, and the broker where it is."""
+        leader, topic = self._leader, validate_topic(order.topic)
+        leader.must_lead()
+        move = leader.moves.get(topic)
+        if move is None:
+            broker = leader.ring.owner(topic)
+        elif move.record.newest.strategy is not Strategy.SINGLE:
+            raise LogRefused(
+                f"topic {topic!r} is {move.record.newest.strategy} on several brokers; move it to one, then make it"
+                " persistent"
+            )
+        else:
+            broker = move.record.newest.brokers[0]
+        if move is not None and move.record.log is not None:
+            self._must_be_changeable(move, order.spec)
+        self._site(broker)
+        return move, broker
+
+    def _must_be_changeable(self, move: Move, spec: LogSpec) -> None:
         """Retention can be changed; where replicas are is decided when a segment is made."""
         topic, log = move.record.topic, move.record.log
         assert log is not None
@@ -85,6 +105,10 @@ class Logs:
             raise LogRefused(f"topic {topic!r} has {log.spec.replicas} replicas; their number cannot be changed")
         if not move.finished:
             raise MoveRefused(f"topic {topic!r} is being moved; change how long it is kept when that is over")
+
+    async def _change(self, move: Move, spec: LogSpec) -> int:
+        topic, log = move.record.topic, move.record.log
+        assert log is not None
         for segment in [each for each in log.segments if not each.empty]:
             await self._site(segment.broker).limit(log.name(segment.epoch), topic, spec)
         self._leader.do(topic, move.rewrite(replace(log, spec=spec)))

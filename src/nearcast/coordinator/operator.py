@@ -27,6 +27,7 @@ from nearcast.wire.brokers import BrokerDoing, BrokerOrder
 from nearcast.wire.control import (
     COORDINATOR_SUBJECT,
     Answered,
+    Change,
     DryRun,
     Loaded,
     LoadOrder,
@@ -116,16 +117,12 @@ class Operator:
         order = RebalanceOrder(self.name, number, do, policy, plan, reason)
         return await self._ask(order, number, Rebalancing, timeout_s)
 
-    async def foresee(
-        self, order: MoveOrder | BrokerOrder | PromiseOrder | RebalanceOrder, *, timeout_s: float = 10.0
-    ) -> Foreseen:
+    async def foresee(self, order: Change, *, timeout_s: float = 10.0) -> Foreseen:
         """What the order would do, which is not carried out. Raises LeaseLost when nobody leads."""
         number = next(self._numbers)
         return await self._ask(DryRun(self.name, number, order), number, Foreseen, timeout_s)
 
-    async def carry_out(
-        self, order: MoveOrder | BrokerOrder | PromiseOrder | RebalanceOrder, *, timeout_s: float = 30.0
-    ) -> Outcome | Rebalancing:
+    async def carry_out(self, order: Change, *, timeout_s: float = 30.0) -> Outcome | Rebalancing:
         """What became of an order with a number that `numbered` gave. Raises LeaseLost when nobody leads."""
         if isinstance(order, RebalanceOrder):
             return await self._ask(order, order.number, Rebalancing, timeout_s)

@@ -12,8 +12,6 @@ from nearcast.coordinator.decisions import Why
 from nearcast.coordinator.foresight import Foreseeing, Foresight
 from nearcast.coordinator.homes import SubscriberHomes
 from nearcast.coordinator.journal import Journal
-from nearcast.coordinator.logs import Logs
-from nearcast.coordinator.processors import Processors
 from nearcast.coordinator.reports import Reports
 from nearcast.domain.decision import OPERATOR
 from nearcast.domain.errors import NearcastError, StoreDown, StoreError
@@ -22,7 +20,7 @@ from nearcast.domain.task import MOST_TASKS, Task
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
 from nearcast.wire.brokers import BrokerOrder
-from nearcast.wire.control import Answered, DryRun, LoadOrder, MoveOrder, Order, Outcome, Status, StatusOrder
+from nearcast.wire.control import Answered, Change, DryRun, LoadOrder, MoveOrder, Order, Outcome, Status, StatusOrder
 from nearcast.wire.homes import HomesOrder
 from nearcast.wire.logs import KeepOrder
 from nearcast.wire.places import PlacesOrder, PlacesTold
@@ -33,9 +31,6 @@ from nearcast.wire.rebalancing import RebalanceOrder
 Answer = Callable[[str, Answered], None]
 """To this asker."""
 
-Ordered = MoveOrder | BrokerOrder | PromiseOrder | KeepOrder | ProcessOrder | RebalanceOrder
-"""What changes something."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +39,7 @@ def task_id(asker: str, number: int) -> str:
     return f"{asker}.{number}"
 
 
-def _described(order: Ordered) -> tuple[str, str]:
+def described(order: Change) -> tuple[str, str]:
     """What is ordered, in words, and of what."""
     match order:
         case MoveOrder():
@@ -62,11 +57,12 @@ def _described(order: Ordered) -> tuple[str, str]:
             return f"{order.do} rebalance", f"plan {order.plan}" if order.plan else "plan"
 
 
-def _over(task: Task, now_s: float, refused: str = "", *, outcome: str = "") -> Task:
+def over(task: Task, now_s: float, refused: str = "", *, outcome: str = "", epoch: int = 0) -> Task:
+    """As it is when it has been carried out, or refused."""
     took_s = round(max(0.0, now_s - task.at_s), 3)
     if refused:
         return replace(task, state="refused", outcome=refused, took_s=took_s)
-    return replace(task, state="done", outcome=outcome, took_s=took_s)
+    return replace(task, state="done", outcome=f"epoch {epoch}" if epoch else outcome, took_s=took_s, epoch=epoch)
 
 
 class Asked(Foreseeing, Protocol):
@@ -75,8 +71,6 @@ class Asked(Foreseeing, Protocol):
     name: str
     agents: Agents
     reports: Reports
-    logs: Logs
-    processors: Processors
     homes: SubscriberHomes
 
 
@@ -102,7 +96,7 @@ class Orders:
                 found = leader.rebalancer.answer(order)
                 self._answer(order.asker, found)
                 if order.do in {"apply", "stop"}:
-                    self._note_soon(_over(self._task(order), self._clock.wall(), found.refused))
+                    self._note_soon(over(self._task(order), self._clock.wall(), found.refused))
             case DryRun():
                 self._answer(order.asker, self._foresight.answer(order))
             case StatusOrder():
@@ -139,16 +133,16 @@ class Orders:
                     epoch = await self._leader.processors.carry_out(order)
         except NearcastError as error:
             self._answer(order.asker, Outcome(order.number, 0, str(error)))
-            self._note_soon(_over(task, self._clock.wall(), str(error)))
+            self._note_soon(over(task, self._clock.wall(), str(error)))
         else:
             self._answer(order.asker, Outcome(order.number, epoch))
             goes_on = "written; it goes on by itself" if isinstance(order, BrokerOrder) else ""
-            self._note_soon(_over(task, self._clock.wall(), outcome=f"epoch {epoch}" if epoch else goes_on))
+            self._note_soon(over(task, self._clock.wall(), outcome=goes_on, epoch=epoch))
 
-    def _task(self, order: Ordered) -> Task:
-        what, subject = _described(order)
+    def _task(self, order: Change) -> Task:
+        what, subject = described(order)
         at_s = round(self._clock.wall(), 3)
-        return Task(task_id(order.asker, order.number), at_s, order.asker, what, subject, getattr(order, "reason", ""))
+        return Task(task_id(order.asker, order.number), at_s, order.asker, what, subject, order.reason)
 
     def _note_soon(self, task: Task) -> None:
         """In the order in which they came; nobody waits for it."""

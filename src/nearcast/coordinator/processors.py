@@ -1,6 +1,6 @@
 """The processors of topics: to set, change or take one away is a move to where the topic is; and what they take."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from nearcast.domain.errors import MoveRefused
 from nearcast.domain.load import BrokerReport
 from nearcast.domain.processing import Processing
 from nearcast.domain.processor import dead_letter_topic
-from nearcast.domain.route import Strategy
+from nearcast.domain.route import Route, Strategy
 from nearcast.domain.slo import Slo
 from nearcast.domain.topic import validate_topic
 from nearcast.domain.whereabouts import BrokerPlace
@@ -28,21 +28,34 @@ class Processors:
 
     async def carry_out(self, order: ProcessOrder) -> int:
         """The epoch from which on it is so. Raises MoveRefused, TopicNameError, LeaseLost."""
-        leader, topic = self._leader, validate_topic(order.topic)
-        leader.must_lead()
-        dead_letter_topic(topic)
-        move = leader.moves.get(topic)
-        now = None if move is None else move.record.newest
-        if order.processor == (None if now is None else now.processor):
-            if order.processor is None:
-                raise MoveRefused(f"topic {topic!r} has no processor")
-            assert now is not None
-            return now.epoch
+        leader, topic, now = self._leader, order.topic, self._checked(order)
         if now is None:
             return await leader.move(
                 topic, Strategy.SINGLE, (leader.ring.owner(topic),), stay=True, processor=order.processor
             )
+        if order.processor == now.processor:
+            return now.epoch
         return await leader.move(topic, now.strategy, now.brokers, stay=True, processor=order.processor)
+
+    def foreseen(self, order: ProcessOrder) -> Iterator[str]:
+        """What carrying it out would do. Raises as that does."""
+        now = self._checked(order)
+        was = None if now is None else now.processor
+        brokers = (self._leader.ring.owner(order.topic),) if now is None else now.brokers
+        yield f"processed now: {'by ' + str(was) if was else 'not at all'}"
+        yield f"processed then: {'by ' + str(order.processor) if order.processor else 'not at all'}"
+        yield f"at {', '.join(brokers)}, where it stays; publishers change over as they do when a topic moves"
+
+    def _checked(self, order: ProcessOrder) -> Route | None:
+        """Its newest route, if it has one."""
+        topic = validate_topic(order.topic)
+        self._leader.must_lead()
+        dead_letter_topic(topic)
+        move = self._leader.moves.get(topic)
+        now = None if move is None else move.record.newest
+        if order.processor is None and (now is None or now.processor is None):
+            raise MoveRefused(f"topic {topic!r} has no processor")
+        return now
 
 
 def processing_of(

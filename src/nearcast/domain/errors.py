@@ -27,6 +27,7 @@
       LeaseLost                another holds, or may hold, what this process thought was its own
       MoveRefused              a move that would break a rule of the protocol
       BrokerRefused            an order about a broker that would break a rule, or that nobody can carry out
+      ApiRefused               what a coordinator does not do, or does not know, as it is asked over its API
       ProcessorError           a processor that cannot be loaded, or that returned what is no message
       FleetError               a process of this machine that cannot be started or kept running
       PipelineError            datasets, feeds and what is made of them
@@ -148,6 +149,10 @@ class MoveRefused(NearcastError):
 
 class BrokerRefused(NearcastError):
     """An order about a broker that would break a rule, or that nobody can carry out; nothing has been changed."""
+
+
+class ApiRefused(NearcastError):
+    """What a coordinator does not do, or does not know, as it is asked over its API; the message is its own."""
 
 
 class ProcessorError(NearcastError):

@@ -17,7 +17,8 @@ class Task:
     """One order. `id` is unique in the deployment; `at_s` is in seconds since 1970.
 
     `subject`: the topic, the broker or the plan. `state` "done": it is written, and clients are being told; what goes
-    on by itself after that (a broker that empties) is told where it is asked for. `outcome`: what came of it.
+    on by itself after that (a broker that empties) is told where it is asked for. `outcome`: what came of it. `epoch`:
+    of the topic from which on it is so, of an order that changes a topic's route; else 0.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Task:
     state: TaskState = "running"
     outcome: str = ""
     took_s: float | None = None
+    epoch: int = 0
 
 
 def newest(tasks: Iterable[Task]) -> tuple[Task, ...]:

@@ -12,7 +12,16 @@ from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import UNKNOWN, Resources
 from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.commands import CommandSpec, own_command
-from nearcast.fleet.credentials import FOLDER, NOTICES, PEER, TOKENS, kept_secret, make_tokens, role_passwords
+from nearcast.fleet.credentials import (
+    FOLDER,
+    NOTICES,
+    PEER,
+    TOKENS,
+    kept_secret,
+    make_tokens,
+    role_passwords,
+    token_file,
+)
 from nearcast.fleet.permissions import Guard
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.quota import Quota
@@ -25,6 +34,7 @@ from nearcast.transport.access import Role
 from nearcast.transport.config import BUS, new_key
 from nearcast.transport.endpoint import NATS
 from nearcast.transport.notice_keys import new_notice_key, public_half
+from nearcast.transport.tokens import ApiRole
 from nearcast.wire.dialect import NEWEST
 
 CONFIG_FILE = "nearcast.toml"
@@ -46,7 +56,8 @@ class LocalSpec:
     coordinators are beside it. `out_bytes_per_s` and `most` are what is configured of each broker. With `rents`, the
     configuration says that further servers can be had (see `rental.renting`, which provides them). `rebalance`,
     `homes` and `timing` are the tables of that name in the configuration. With `web`, coordinators serve API and
-    dashboard, the first of them at `port` and each other at the next one (0: at free ones), and agents their metrics.
+    dashboard, the first of them at `port` and each other at the next one (0: at free ones); with `metrics` too, agents
+    theirs.
     Servers let in the roles of `fleet.permissions`, with passwords that are made here, and API and dashboard those who
     have one of the tokens that are made here; without `secure`, anybody. `quota` is of each broker, where secure.
     """
@@ -72,6 +83,7 @@ class LocalSpec:
     cluster: int = 1
     web: bool = False
     port: int = 0
+    metrics: bool = True
     secure: bool = True
     quota: Quota = field(default_factory=Quota)
 
@@ -225,8 +237,10 @@ def _config_text(
         if further:
             parts.append(f"servers = {json.dumps(further)}")
     if spec.web:
-        parts.append(f'\n[web]\nmetrics = "{HOST}:0"')
-        parts += [f'tokens_file = "{TOKENS}"'] if spec.secure else []
+        parts.append("\n[web]")
+        parts += [f'metrics = "{HOST}:0"'] if spec.metrics else []
+        mine = token_file(Path(TOKENS), ApiRole.OPERATOR)
+        parts += [f'tokens_file = "{TOKENS}"\ntoken_file = "{mine}"'] if spec.secure else []
     if spec.rents:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
     for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance), ("homes", spec.homes)):

@@ -49,6 +49,8 @@ minimum = 1                           # brokers that are never drained
 address = "127.0.0.1:8790"            # of each coordinator: API, dashboard, metrics; port 0 is a free one
 metrics = "127.0.0.1:0"               # optional: of each agent and pipeline, its metrics
 tokens_file = "credentials/tokens"    # who may use API and dashboard; without it anybody, and on loopback only
+api = ["http://10.0.0.5:8790"]        # where operators' commands find coordinators, or NEARCAST_API; else by `address`
+token_file = "credentials/operator"   # with which they are let in, or NEARCAST_TOKEN
 
 [pipeline]                            # optional: of feeds and datasets
 folder = "pipeline"                   # where tables are: every process of Spark must see it by this name
@@ -151,6 +153,8 @@ class _Web(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str | None = None
     metrics: str | None = None
     tokens_file: str | None = None
+    api: tuple[str, ...] = ()
+    token_file: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,12 +195,15 @@ class BrokerAt:
 class Web:
     """Where a coordinator serves its API and dashboard, and an agent or a pipeline its metrics: HOST:PORT, or None.
 
-    `tokens`: the file of those who may use API and dashboard; None when anybody may.
+    `tokens`: the file of those who may use API and dashboard; None when anybody may. `api`: the addresses at which
+    operators' commands find coordinators, if it is said; `token`: the file with which they are let in.
     """
 
     address: str | None = None
     metrics: str | None = None
     tokens: Path | None = None
+    api: tuple[str, ...] = ()
+    token: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,7 +522,8 @@ def _web(raw: _Web, path: Path) -> Web:
             parse_address(value if value is not None else "localhost:0")
         except ConfigError as error:
             raise ConfigError(f"{path}: web.{key}: {error}") from error
-    return Web(raw.address, raw.metrics, None if raw.tokens_file is None else path.parent / raw.tokens_file)
+    tokens, token = (None if each is None else path.parent / each for each in (raw.tokens_file, raw.token_file))
+    return Web(raw.address, raw.metrics, tokens, raw.api, token)
 
 
 def _check(raw: _File) -> Check | None:

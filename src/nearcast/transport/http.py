@@ -5,34 +5,55 @@ import contextlib
 import gzip
 import ssl
 import zlib
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from nearcast.domain.errors import ConfigError
 
 
-async def ask(url: str, path: str, body: bytes | None = None, *, most_bytes: int) -> bytes:
+class Unreached(OSError):
+    """There is no connection: nothing was sent."""
+
+
+class BadStatus(ValueError):
+    """An answer that is neither 200 nor 202, with its body."""
+
+    def __init__(self, line: str, body: bytes) -> None:
+        super().__init__(f"the answer was {line}")
+        self.status = int(line.split()[1]) if line.split()[1:2] and line.split()[1].isdecimal() else 0
+        self.body = body
+
+
+async def ask(
+    url: str, path: str, body: bytes | None = None, *, most_bytes: int, headers: Mapping[str, str] | None = None
+) -> bytes:
     """GET, or POST of `body`. HTTP 1.0: the answer ends with the connection.
 
-    Raises OSError, EOFError, or ValueError for an answer that is not 200 or too large. Waits as long as it takes.
+    Raises Unreached, OSError, EOFError, BadStatus, or ValueError for an answer that is too large. Waits as long as it
+    takes.
     """
     at = urlsplit(url)
     secure = at.scheme == "https"
     tls = ssl.create_default_context() if secure else None
-    reader, writer = await asyncio.open_connection(at.hostname, at.port or (443 if secure else 80), ssl=tls)
+    try:
+        reader, writer = await asyncio.open_connection(at.hostname, at.port or (443 if secure else 80), ssl=tls)
+    except OSError as error:
+        raise Unreached(error.strerror or str(error)) from error
     try:
         lines = [f"{'GET' if body is None else 'POST'} {at.path.rstrip('/')}{path} HTTP/1.0", f"Host: {at.netloc}"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         if body is not None:
             lines += [f"Content-Length: {len(body)}", "Accept-Encoding: gzip"]
         writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
         head = await reader.readuntil(b"\r\n\r\n")
         status = head.split(b"\r\n", 1)[0]
-        if b" 200 " not in status:
-            raise ValueError(f"the answer was {status.decode(errors='replace')}")
         answer = bytearray()
         while chunk := await reader.read(1 << 16):
             answer += chunk
             if len(answer) > most_bytes:
                 raise ValueError(f"an answer of more than {most_bytes} bytes")
+        if not (b" 200 " in status or b" 202 " in status):
+            raise BadStatus(status.decode(errors="replace"), bytes(answer))
         if b"content-encoding: gzip" not in head.lower():
             return bytes(answer)
         try:

@@ -1,17 +1,23 @@
 """The API's answers: what is read comes from the last look and the journal, what is ordered goes to whoever leads."""
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 
 import numpy as np
 
 from nearcast.coordinator.journal import Journal
-from nearcast.coordinator.orders import task_id
-from nearcast.domain.errors import ConfigError, LeaseLost, LinkError, TopicNameError
+from nearcast.coordinator.orders import described, over, task_id
+from nearcast.domain.errors import ConfigError, LeaseLost, LinkError, ProcessorError, TopicNameError
+from nearcast.domain.log import LogSpec
 from nearcast.domain.places import Floats
+from nearcast.domain.processor import Language, Processor
+from nearcast.domain.route import Delegation, Route
 from nearcast.domain.slo import Slo
 from nearcast.domain.task import Task
 from nearcast.domain.topic import validate_topic
+from nearcast.processing.sql import Query
 from nearcast.transport.crew import Crew
 from nearcast.web import asked, models
 from nearcast.web.channels import ChannelReader
@@ -20,12 +26,16 @@ from nearcast.web.lookout import Lookout
 from nearcast.web.problems import Refusal, invalid, not_found
 from nearcast.web.view import View, risk_first
 from nearcast.wire.brokers import BrokerDoing, BrokerOrder
-from nearcast.wire.control import MoveOrder
+from nearcast.wire.control import Change, MoveOrder, Outcome
+from nearcast.wire.logs import KeepOrder
+from nearcast.wire.processors import ProcessOrder
 from nearcast.wire.promises import PromiseOrder
 from nearcast.wire.rebalancing import RebalanceOrder, Rebalancing
 
 READY_S = 10.0
 """What was seen longer ago is not what is so now."""
+
+_SEEN_S = 10.0
 
 Done = models.Foresight | models.Accepted
 _Figure = Callable[[models.Topic], float]
@@ -124,8 +134,19 @@ class Api:
         found = {**self._ordered, **self.chronicle.tasks}
         return models.Tasks(tuple(sorted(found.values(), key=lambda each: -each.at_s)))
 
-    async def task(self, _asked: asked.Nothing, task: str) -> Task:
-        found = self.chronicle.tasks.get(task) or self._ordered.get(task)
+    async def task(self, query: asked.TaskQuery, task: str) -> Task:
+        """When one that was ordered here is over, what is read here afterwards was seen after it."""
+        found = self._task(task)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(query.wait_s):
+                while found.state == "running" and query.wait_s:
+                    await self.lookout.wait()
+                    found = self._task(task)
+        return found
+
+    def _task(self, task: str) -> Task:
+        here, written = self._ordered.get(task), self.chronicle.tasks.get(task)
+        found = here if here is not None and here.state == "running" else written or here
         if found is None:
             raise not_found(f"there is no task {task!r} among those that are kept")
         return found
@@ -170,7 +191,8 @@ class Api:
         _must_be_topic(topic)
         number, me = self._next()
         brokers = tuple(sorted({*body.brokers}))
-        order = MoveOrder(topic, me, number, body.strategy, brokers, body.eager, body.reason)
+        delegation = _delegation(body, brokers)
+        order = MoveOrder(topic, me, number, body.strategy, brokers, body.eager, body.reason, delegation)
         return await self._order(order, dry_run=query.dry_run)
 
     async def promise(self, query: asked.DryRun, body: asked.Promise, topic: str) -> Done:
@@ -181,6 +203,21 @@ class Api:
             raise invalid("slo", str(error), "a promise like p95:40ms, or nothing") from error
         number, me = self._next()
         return await self._order(PromiseOrder(me, number, topic, slo, body.reason), dry_run=query.dry_run)
+
+    async def keep(self, query: asked.DryRun, body: asked.Keep, topic: str) -> Done:
+        _must_be_topic(topic)
+        try:
+            spec = LogSpec(body.replicas, body.retain_s, body.retain_bytes, body.retain_messages)
+        except ConfigError as error:
+            raise invalid("replicas", str(error), "1, 3 or 5") from error
+        number, me = self._next()
+        return await self._order(KeepOrder(me, number, topic, spec, body.reason), dry_run=query.dry_run)
+
+    async def process(self, query: asked.DryRun, body: asked.Process, topic: str) -> Done:
+        _must_be_topic(topic)
+        number, me = self._next()
+        order = ProcessOrder(me, number, topic, _processor(body), body.reason)
+        return await self._order(order, dry_run=query.dry_run)
 
     async def make_plan(self, _query: asked.DryRun, body: asked.MakePlan) -> models.Rebalance:
         """Whether it is a dry run or not: a plan by itself moves nothing."""
@@ -217,7 +254,7 @@ class Api:
         operator = self.lookout.operator
         return operator.numbered(), operator.name
 
-    async def _order(self, order: MoveOrder | PromiseOrder | BrokerOrder | RebalanceOrder, *, dry_run: bool) -> Done:
+    async def _order(self, order: Change, *, dry_run: bool) -> Done:
         """What would be refused is refused at once, dry run or not."""
         if not dry_run and not order.reason.strip():
             raise invalid("reason", "reason is empty: say why", "a few words that others find in the decisions")
@@ -227,28 +264,25 @@ class Api:
         if dry_run:
             return models.Foresight(foreseen.steps, foreseen.steps_count, foreseen.notes)
         number = task_id(order.asker, order.number)
-        self._ordered[number] = Task(number, round(time.time(), 3), order.asker, "ordered", "", order.reason)
+        self._ordered[number] = Task(number, round(time.time(), 3), order.asker, *described(order), order.reason)
         self._crew.start(self._carry_out(order, number), f"order {number}")
         return models.Accepted(number)
 
-    async def _carry_out(self, order: MoveOrder | PromiseOrder | BrokerOrder | RebalanceOrder, number: str) -> None:
-        """The leader writes down what became of it; here only what it never heard of, or did not answer."""
-        task = self._ordered[number]
+    async def _carry_out(self, order: Change, number: str) -> None:
+        """The leader writes down what became of it; here it is told until that is read, and not before it was seen."""
         try:
-            await self.lookout.operator.carry_out(order)
+            outcome = await self.lookout.operator.carry_out(order)
+            refused, epoch = outcome.refused, outcome.epoch if isinstance(outcome, Outcome) else 0
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SEEN_S):
+                    await self.lookout.anew()
         except (LeaseLost, LinkError) as error:
-            took_s = round(time.time() - task.at_s, 3)
-            self._ordered[number] = Task(
-                number, task.at_s, task.by, task.what, task.subject, task.reason, "refused", str(error), took_s
-            )
-        else:
-            self.lookout.soon()
-            await self._until_written(number)
-
-    async def _until_written(self, number: str) -> None:
-        while number not in self.chronicle.tasks:
+            refused, epoch = str(error), 0
+        self._ordered[number] = over(self._ordered[number], time.time(), refused, epoch=epoch)
+        self.lookout.changed()
+        while (written := self.chronicle.tasks.get(number)) is None or written.state == "running":
             await self.lookout.wait()
-        self._ordered.pop(number, None)
+        del self._ordered[number]
 
 
 def _must_be_topic(topic: str) -> None:
@@ -256,6 +290,27 @@ def _must_be_topic(topic: str) -> None:
         validate_topic(topic)
     except TopicNameError as error:
         raise invalid("topic", str(error), "the name of a topic") from error
+
+
+def _delegation(body: asked.Move, brokers: tuple[str, ...]) -> Delegation | None:
+    if body.delegation is None:
+        return None
+    try:
+        found = Delegation(body.delegation.cloud, tuple(sorted({*body.delegation.homes})))
+        return Route(1, body.strategy, brokers, delegation=found).delegation
+    except ConfigError as error:
+        raise invalid("delegation", str(error), "brokers of a homed topic") from error
+
+
+def _processor(body: asked.Process) -> Processor | None:
+    if not body.code:
+        return None
+    try:
+        if body.language is Language.SQL:
+            Query(body.code)  # what cannot be prepared is refused here, with what SQLite says of it
+        return Processor(body.language, body.code, body.spool, body.limit_ms, body.queue, body.when_full)
+    except (ConfigError, ProcessorError) as error:
+        raise invalid("code", str(error), "a processor: see `nearcast topic set --help`") from error
 
 
 def _values(found: Floats) -> tuple[float | None, ...]:
@@ -275,6 +330,7 @@ def _rebalance(found: Rebalancing) -> models.Rebalance:
         found.objections,
         found.load_ratios,
         found.automatic,
+        found.homes,
         found.homes_count,
         found.homes_left,
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from nearcast.domain.processor import Language, WhenFull
 from nearcast.domain.route import Strategy
 
 Reason = Annotated[str, Meta(max_length=500, description="Why: shown in the decisions. Needed unless it is a dry run.")]
@@ -50,15 +51,45 @@ class MapQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=0, le=2000, description="Topics: those most at risk.")] = 200
 
 
+class TaskQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    wait_s: Annotated[float, Meta(ge=0, le=30, description="Answer when it is over, or after so many seconds.")] = 0.0
+
+
+class Delegated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cloud: Name
+    homes: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=64)]
+
+
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=64)]
     strategy: Strategy = Strategy.SINGLE
     eager: Annotated[bool, Meta(description="Tell clients at once, not with the first message that comes by.")] = True
+    delegation: Annotated[
+        Delegated | None, Meta(description="With homed: who is at home at one of `homes` publishes at `cloud`.")
+    ] = None
     reason: Reason = ""
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slo: Annotated[str, Meta(max_length=40, description="Like p95:40ms; empty for no promise.")]
+    reason: Reason = ""
+
+
+class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    replicas: Annotated[int, Meta(description="Servers of the broker's site that keep each message: 1, 3 or 5.")] = 3
+    retain_s: Annotated[float, Meta(ge=1, le=1e10)] | None = None
+    retain_bytes: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    retain_messages: Annotated[int, Meta(ge=1, le=2**53)] | None = None
+    reason: Reason = ""
+
+
+class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    code: Annotated[str, Meta(description="package.module:callable, or a SELECT; empty: process no more.")]
+    language: Language = Language.PYTHON
+    spool: Annotated[int, Meta(description="How many messages before each one it sees.")] = 0
+    limit_ms: Annotated[float, Meta(description="How long processing one may take.")] = 1000.0
+    queue: Annotated[int, Meta(description="How many may wait at a broker.")] = 1000
+    when_full: WhenFull = WhenFull.DROP
     reason: Reason = ""
 
 

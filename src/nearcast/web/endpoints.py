@@ -65,7 +65,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         query=asked.HappeningsQuery,
     ),
     _read(f"{PREFIX}/tasks", "What operators ordered lately", Api.tasks, models.Tasks),
-    _read(f"{PREFIX}/tasks/{{task}}", "What became of one order", Api.task, Task, problems=(404,)),
+    _read(
+        f"{PREFIX}/tasks/{{task}}", "What became of one order", Api.task, Task, query=asked.TaskQuery, problems=(404,)
+    ),
     _read(f"{PREFIX}/plan", "The plan in force: routes and the ring", Api.plan, models.Plan, query=asked.PlanQuery),
     _read(f"{PREFIX}/rebalance", "The plan that is being carried out, or was last", Api.rebalance, models.Rebalance),
     _read(f"{PREFIX}/map", "Brokers and clients by network coordinates", Api.map, models.Map, query=asked.MapQuery),
@@ -75,6 +77,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _read(f"{PREFIX}/processors", "Topics that are processed at brokers", Api.processors, models.Processors),
     _order(f"{PREFIX}/topics/{{topic:path}}/move", "Move a topic", Api.move, asked.Move),
     _order(f"{PREFIX}/topics/{{topic:path}}/promise", "Promise a latency, or nothing", Api.promise, asked.Promise),
+    _order(f"{PREFIX}/topics/{{topic:path}}/log", "Keep a topic's messages, or change how long", Api.keep, asked.Keep),
+    _order(
+        f"{PREFIX}/topics/{{topic:path}}/processor",
+        "Process a topic's messages, or no more",
+        Api.process,
+        asked.Process,
+    ),
     Endpoint(
         "POST",
         f"{PREFIX}/rebalance/plan",

@@ -38,6 +38,8 @@ class Lookout:
         self._projection = Projection()
         self._waiting: list[asyncio.Future[None]] = []
         self._due = asyncio.Event()
+        self._begun = 0
+        self._ended = 0
 
     @property
     def operator(self) -> Operator:
@@ -69,9 +71,12 @@ class Lookout:
         self._waiting.append(waiting)
         await waiting
 
-    def soon(self) -> None:
-        """Something was ordered: it is looked at without waiting."""
-        self._due.set()
+    async def anew(self) -> None:
+        """Something was ordered: it is looked at without waiting. Until a look is over that began after this."""
+        wanted = self._begun + 1
+        while self._ended < wanted:
+            self._due.set()
+            await self.wait()
 
     def changed(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -100,7 +105,7 @@ class Lookout:
 
     async def _look_on(self, operator: Operator) -> None:
         while True:
-            begun_s = time.monotonic()
+            begun_s, self._begun = time.monotonic(), self._begun + 1
             try:
                 self.view = await self.look(operator)
                 self.history.add(self.view.at_s, self.view.standings)
@@ -110,6 +115,7 @@ class Lookout:
                 raise
             except (LeaseLost, SnapshotError) as error:
                 self.trouble = str(error)
+            self._ended = self._begun
             self.changed()
             took_s = time.monotonic() - begun_s
             pause_s = max(self._look_s - took_s, min(_COST * took_s, 60.0) if took_s > 0.5 else 0.0, 0.05)

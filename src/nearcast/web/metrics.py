@@ -3,19 +3,23 @@
 Names begin with `nearcast_`, units are base units, and no label names a client or a topic: there may be a million.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from nearcast.agent.complaints import Complaints
 from nearcast.domain.decision import Decision
 from nearcast.domain.load import Handover
+from nearcast.domain.sketch import value_of
 from nearcast.web.lookout import Lookout
 from nearcast.web.models import ChannelTold, Processor
 from nearcast.wire.rejects import Rejects
 
 _MOVE_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_DOWN_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _ERROR_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 
 
@@ -148,6 +152,28 @@ class HandoverMetrics(Collector):
                 ((at, cost.emptied_s),),
             )
         yield _gauges("nearcast_agent_topics", "Topics that this agent sees to.", "broker", ((at, float(topics)),))
+
+
+class ComplaintMetrics(Collector):
+    """What subscribers at one broker missed, as they said themselves, since its agent started."""
+
+    def __init__(self, broker: str, complaints: Complaints) -> None:
+        self._broker = broker
+        self._complaints = complaints
+
+    def collect(self) -> Iterator[Metric]:
+        of, at = self._complaints, self._broker
+        yield _counter("nearcast_gaps", "Gaps that subscribers were told of.", at, of.gaps)
+        yield _counter("nearcast_gap_messages", "Messages in those gaps, once for each subscriber.", at, of.missed)
+        text = "Times that nobody knew what a subscriber had missed."
+        yield _counter("nearcast_discontinuities", text, at, of.discontinuities)
+        text = "For how long a subscriber could not receive when it changed brokers, or had lost its own; 0 mostly."
+        downtime = HistogramMetricFamily("nearcast_downtime_seconds", text, labels=["broker"])
+        values = [(0.0 if bucket == 0 else value_of(bucket), count) for bucket, count in of.pauses.items()]
+        bounds = [(bound, sum(n for value, n in values if value <= bound)) for bound in (*_DOWN_S, math.inf)]
+        buckets = [("+Inf" if bound == math.inf else str(bound), float(count)) for bound, count in bounds]
+        downtime.add_metric([at], buckets, sum(value * count for value, count in values))
+        yield downtime
 
 
 class RejectMetrics(Collector):

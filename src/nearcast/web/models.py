@@ -11,7 +11,7 @@ from nearcast.domain.decision import Decision
 from nearcast.domain.route import Strategy
 from nearcast.domain.task import Task
 from nearcast.wire.homes import HomeLoad
-from nearcast.wire.rebalancing import PlannedStep, StepCounts
+from nearcast.wire.rebalancing import PlannedHome, PlannedStep, StepCounts
 
 Kept = Literal["kept", "broken", "unknown", "none"]
 """Of a promise: unknown while nothing is measured, none where nothing is promised."""
@@ -74,7 +74,9 @@ class Handed(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """What is None is not known, or not configured. `left`: topics that still use one that drains."""
+    """What is None is not known, or not configured. `left`: topics that still use one that drains, `leaving` some of
+    them.
+    """
 
     name: str
     state: Presence
@@ -85,6 +87,7 @@ class Broker(msgspec.Struct, frozen=True):
     agent: Literal["present", "lost"]
     silent_s: float | None
     left: int
+    leaving: tuple[str, ...]
     trouble: str
     topics: int
     publishers: int
@@ -198,13 +201,6 @@ class Plan(msgspec.Struct, frozen=True):
     routes: tuple[RouteTold, ...]
 
 
-class HomeStep(msgspec.Struct, frozen=True):
-    subscriber: str
-    broker: str
-    was: str
-    reason: str
-
-
 class Processor(msgspec.Struct, frozen=True):
     """The processing of one topic at one broker, since its agent started; see `domain.load.Processed`.
 
@@ -231,7 +227,9 @@ class Processors(msgspec.Struct, frozen=True):
 
 
 class Rebalance(msgspec.Struct, frozen=True):
-    """See `wire.rebalancing`: `plan` 0 where there is none; the first of `steps` are told, `counts` is of all."""
+    """See `wire.rebalancing`: `plan` 0 where there is none; of `steps` and `homes` the first are told, `counts` and
+    `homes_count` are of all.
+    """
 
     plan: int
     policy: str
@@ -244,6 +242,7 @@ class Rebalance(msgspec.Struct, frozen=True):
     objections: tuple[str, ...]
     load_ratios: tuple[tuple[str, float], ...]
     automatic: bool
+    homes: tuple[PlannedHome, ...]
     homes_count: int
     homes_left: int
 

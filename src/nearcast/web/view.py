@@ -149,6 +149,7 @@ class View:
                     "present" if agent is not None and agent.present else "lost",
                     None if agent is None else round(agent.silent_s, 2),
                     each.left,
+                    each.topics,
                     each.trouble,
                     0 if at is None else int(routed[at]),
                     0 if at is None else int(sums["publishers"][at]),

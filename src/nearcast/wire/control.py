@@ -328,12 +328,16 @@ class MoveOrder(_Message, frozen=True):
     delegation: Delegation | None = None
 
 
+Change = MoveOrder | BrokerOrder | PromiseOrder | KeepOrder | ProcessOrder | RebalanceOrder
+"""What changes something."""
+
+
 class DryRun(msgspec.Struct, frozen=True, tag=True):
     """What would come of this order? A message of its own: a leader that does not know it does nothing."""
 
     asker: str
     number: int
-    order: MoveOrder | BrokerOrder | PromiseOrder | RebalanceOrder
+    order: Change
 
 
 class StatusOrder(msgspec.Struct, frozen=True, tag=True):

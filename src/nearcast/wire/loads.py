@@ -47,12 +47,30 @@ class TopicCount(msgspec.Struct, frozen=True, array_like=True, gc=False):
     latencies: tuple[int, ...] = ()
 
 
+class Trouble(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a client's subscriptions have been told of: gaps, with so many messages `missed` as is known, and
+    discontinuities.
+
+    `pauses`: for how long one could not receive, as buckets and counts in turn; nothing at all where it changed brokers
+    without a pause.
+    """
+
+    gaps: int = 0
+    missed: int = 0
+    discontinuities: int = 0
+    pauses: tuple[int, ...] = ()
+
+
 class Counts(msgspec.Struct, frozen=True, tag=True):
-    """What one client sent to this broker and got from it in the last `seconds`; of topics without traffic, nothing."""
+    """What one client sent to this broker and got from it in the last `seconds`; of topics without traffic, nothing.
+
+    `trouble`: of its subscriptions at this broker, if there was any.
+    """
 
     client: str
     seconds: float
     topics: tuple[TopicCount, ...]
+    trouble: Trouble | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.seconds <= MOST_SECONDS:
@@ -68,6 +86,12 @@ class Counts(msgspec.Struct, frozen=True, tag=True):
             if not (0 <= each.bytes_in <= most_bytes and 0 <= each.bytes_out <= most_bytes):
                 raise ValueError(f"topic {each.topic!r}: no client counts so many bytes in {self.seconds} s: {each}")
             unflat(each.latencies)
+        if self.trouble is not None:
+            of = self.trouble
+            if not all(0 <= each <= most for each in (of.gaps, of.missed, of.discontinuities)):
+                raise ValueError(f"no client misses so much in {self.seconds} s: {of}")
+            if sum(unflat(of.pauses).values()) > most:
+                raise ValueError(f"no client pauses so often in {self.seconds} s: {of}")
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):

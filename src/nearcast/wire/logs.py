@@ -14,3 +14,4 @@ class KeepOrder(msgspec.Struct, frozen=True, tag=True):
     number: int
     topic: str
     spec: LogSpec
+    reason: str = ""

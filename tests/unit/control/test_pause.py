@@ -28,3 +28,9 @@ def test_taken_it_begins_anew() -> None:
     pause.note(1.0, receiving=False)
     pause.note(3.0, receiving=True)
     assert (pause.take_s(4.0), pause.take_s(5.0)) == (2.0, 0.0)
+
+
+def test_when_one_is_over_it_says_how_long_it_took() -> None:
+    pause = Pause()
+    said = ((0.0, True), (1.0, False), (1.5, False), (3.0, True), (4.0, True))
+    assert [pause.note(now, receiving=receiving) for now, receiving in said] == [0.0, 0.0, 0.0, 2.0, 0.0]

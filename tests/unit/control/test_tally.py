@@ -1,10 +1,13 @@
 """What a client counts, and what it then says to the agent of each broker."""
 
+import pytest
+
 from nearcast.control.tally import Tally
+from nearcast.domain.sketch import bucket_of, flat
 from nearcast.wire.control import seal
 from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import HEADER_BYTES
-from nearcast.wire.loads import MOST_COUNTED, Counts, TopicCount
+from nearcast.wire.loads import MOST_COUNTED, Counts, TopicCount, Trouble
 
 
 def begun(now: float = 0.0) -> Tally:
@@ -92,3 +95,34 @@ def test_without_anybody_to_tell_nothing_is_kept() -> None:
     assert tally.tell(1.0) == []
     assert not tally._sent
     assert not tally._received
+
+
+def test_what_subscriptions_suffered_is_told_once_to_the_agent_where_they_are() -> None:
+    tally = begun()
+    tally.suffered("b2").gap(3)
+    tally.suffered("b2").gap(1)
+    tally.suffered("b2").paused(0.0)
+    tally.suffered("b2").paused(0.5)
+    tally.suffered("b1").discontinuities += 1
+    told = Trouble(2, 4, 0, flat({0: 1, bucket_of(0.5): 1}))
+    assert tally.tell(1.0) == [
+        ("b2", Counts("alice", 1.0, (), told)),
+        ("b1", Counts("alice", 1.0, (), Trouble(0, 0, 1))),
+    ]
+    assert tally.tell(2.0) == []
+
+
+def test_what_was_suffered_at_a_broker_that_is_away_is_told_elsewhere_or_when_it_is_back() -> None:
+    tally = begun()
+    tally.suffered("b1").gap(1)
+    assert tally.tell(1.0, up=lambda _broker: False) == []
+    tally.suffered("b1").gap(1)
+    count(tally, received=1, brokers=("b2",))
+    told = tally.tell(2.0, up=lambda broker: broker == "b2")
+    assert [(broker, each.trouble) for broker, each in told] == [("b2", None), ("b2", Trouble(2, 2))]
+
+
+@pytest.mark.parametrize("trouble", [Trouble(gaps=-1), Trouble(missed=1 << 60), Trouble(pauses=(1, 1 << 60))])
+def test_trouble_that_cannot_be_is_no_message(trouble: Trouble) -> None:
+    with pytest.raises(ValueError, match="no client"):
+        Counts("alice", 1.0, (), trouble)

@@ -6,18 +6,19 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Annotated
+from urllib.parse import quote
 
+import msgspec
 import typer
 
-from nearcast.cli.connect import operator_of
+from nearcast.cli.api import CoordinatorApi, api_of, because
 from nearcast.cli.options import AsJson, ConfigFile, Reason
 from nearcast.cli.output import print_json
-from nearcast.coordinator import Operator
 from nearcast.domain.broker import Presence
 from nearcast.domain.errors import LeaseLost, LinkDown
-from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
-from nearcast.wire.brokers import BrokerDoing, BrokerStanding
+from nearcast.web import asked
+from nearcast.web.models import Broker, Brokers
 
 _LOOK_S = 0.5
 
@@ -26,7 +27,7 @@ Timeout = Annotated[
     float,
     typer.Option("--timeout", min=0, help="Seconds to wait until it is done; 0: do not wait. It goes on by itself."),
 ]
-Done = Callable[[BrokerStanding | None], bool]
+Done = Callable[[Broker | None], bool]
 
 
 def add_broker(
@@ -48,11 +49,8 @@ def add_broker(
     """Add a broker, and wait until its agent is heard. Topics go there when they are moved there."""
     if not url and (site or capacity):
         raise typer.BadParameter("--site and --capacity are for a server with --url; of a rented one they are known")
-    loaded = load_config(config)
-    if url:
-        loaded.added(url)  # what is no address is told here
-    order = _Order("add", name, reason, url=url, site=site, capacity=capacity)
-    raise typer.Exit(run(_carry_out(loaded, order, _is_present, timeout_s, as_json)))
+    order = asked.AddBroker(name, url, site, capacity, because(reason))
+    raise typer.Exit(run(_carry_out(api_of(config), name, "brokers", order, _is_present, timeout_s, as_json)))
 
 
 def drain_broker(
@@ -67,10 +65,8 @@ def drain_broker(
     as_json: AsJson = False,
 ) -> None:
     """Move everything away from a broker, out of the ring first, and wait until nobody uses it. Nothing is lost."""
-    order = _Order("cancel" if cancel else "drain", name, reason)
-    raise typer.Exit(
-        run(_carry_out(load_config(config), order, _is_present if cancel else _is_empty, timeout_s, as_json))
-    )
+    order, done = asked.Drain(cancel, because(reason)), _is_present if cancel else _is_empty
+    raise typer.Exit(run(_carry_out(api_of(config), name, _path(name, "drain"), order, done, timeout_s, as_json)))
 
 
 def remove_broker(
@@ -82,71 +78,48 @@ def remove_broker(
     as_json: AsJson = False,
 ) -> None:
     """Remove a broker that has been drained; a rented server is ended. Refused while anybody may still use it."""
-    order = _Order("remove", name, reason)
-    raise typer.Exit(run(_carry_out(load_config(config), order, _is_gone, timeout_s, as_json)))
+    order = asked.Because(because(reason))
+    raise typer.Exit(run(_carry_out(api_of(config), name, _path(name, "remove"), order, _is_gone, timeout_s, as_json)))
 
 
-class _Order:
-    def __init__(
-        self,
-        do: BrokerDoing,
-        name: str,
-        reason: str,
-        *,
-        url: str = "",
-        site: str = "",
-        capacity: float | None = None,
-    ) -> None:
-        self.name = name
-        self._reason = reason
-        self._do: BrokerDoing = do
-        self._url = url
-        self._site = site
-        self._capacity = capacity
-
-    async def give(self, operator: Operator) -> None:
-        await operator.broker(
-            self._do,
-            self.name,
-            url=self._url,
-            site=self._site,
-            out_bytes_per_s=self._capacity,
-            reason=self._reason,
-        )
+def _path(name: str, verb: str = "") -> str:
+    return f"brokers/{quote(name, safe='')}{f'/{verb}' if verb else ''}"
 
 
-async def _carry_out(config: Config, order: _Order, done: Done, timeout_s: float, as_json: bool) -> int:
+async def _carry_out(  # noqa: PLR0917  # private, and what every verb has
+    api: CoordinatorApi, name: str, path: str, order: msgspec.Struct, done: Done, timeout_s: float, as_json: bool
+) -> int:
     """Exit code 1 when it is not done in time: it goes on, and `broker list` shows how far it is."""
     told, until_s = "", time.monotonic() + timeout_s
-    async with operator_of(config) as operator:
-        await order.give(operator)
-        while True:
-            standing, known = await _look(operator, order.name)
-            if known and done(standing):
-                break
-            line = _line(order.name, standing)
-            if line != told and not as_json:
-                print(line, file=sys.stderr, flush=True)
-                told = line
-            if time.monotonic() >= until_s:
-                break
-            await asyncio.sleep(_LOOK_S)
+    await api.order(path, order)
+    while True:
+        standing, known = await _look(api, name)
+        if known and done(standing):
+            break
+        line = _line(name, standing)
+        if line != told and not as_json:
+            print(line, file=sys.stderr, flush=True)
+            told = line
+        if time.monotonic() >= until_s:
+            break
+        await asyncio.sleep(_LOOK_S)
     over = known and done(standing)
     if as_json:
-        print_json({"broker": order.name, "done": over, "standing": standing})
+        print_json({"broker": name, "done": over, "standing": standing})
     elif over:
-        print(_line(order.name, standing))
+        print(_line(name, standing))
     return int(not over and timeout_s > 0)
 
 
-async def _look(operator: Operator, name: str) -> tuple[BrokerStanding | None, bool]:
+async def _look(api: CoordinatorApi, name: str) -> tuple[Broker | None, bool]:
     """How it stands, and whether anybody could say."""
     with contextlib.suppress(LeaseLost, LinkDown):
-        return {each.name: each for each in (await operator.status()).brokers}.get(name), True
+        found = (await api.get("brokers", Brokers)).brokers
+        return next((each for each in found if each.name == name), None), True
     return None, False
 
 
-def _line(name: str, standing: BrokerStanding | None) -> str:
+def _line(name: str, standing: Broker | None) -> str:
     if standing is None:
         return f"{name}: removed"
     if standing.state is Presence.DRAINING and _is_empty(standing):
@@ -157,13 +130,13 @@ def _line(name: str, standing: BrokerStanding | None) -> str:
     return f"{name}: {standing.state.value}{ring}{left}{trouble}"
 
 
-def _is_present(standing: BrokerStanding | None) -> bool:
+def _is_present(standing: Broker | None) -> bool:
     return standing is not None and standing.state is Presence.PRESENT
 
 
-def _is_empty(standing: BrokerStanding | None) -> bool:
+def _is_empty(standing: Broker | None) -> bool:
     return standing is not None and not standing.left and not standing.in_ring
 
 
-def _is_gone(standing: BrokerStanding | None) -> bool:
+def _is_gone(standing: Broker | None) -> bool:
     return standing is None

@@ -42,6 +42,7 @@ from nearcast.transport.process import run_until_stopped
 _SETTLE_S = 4.0
 _GRACE_S = 5.0
 _LOOK_S = 0.5
+_CAPACITY = 150e3  # bytes a second of each server: enough, and little enough for loads to be seen
 
 
 def show_demo(
@@ -72,7 +73,7 @@ class _Demo:
     def __init__(self, kind: str, seconds: float | None, seed: int, port: int) -> None:
         flight = demo_flight(seconds, seed)
         web = find_spec("starlette") is not None and find_spec("prometheus_client") is not None
-        self.fleet = replace(fleet_of(flight, kind), web=web, port=port)
+        self.fleet = replace(fleet_of(flight, kind), web=web, port=port, out_bytes_per_s=_CAPACITY)
         tallies = {topic: TopicTally() for topic in flight.topics}
         sites = {broker: self.fleet.site(number) for number, broker in enumerate(flight.brokers)}
         self.scene = Scene(sites, kind, tallies, seconds)

@@ -6,13 +6,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nearcast.cli.connect import operator_of
+from nearcast.cli.api import CoordinatorApi, api_of, because
 from nearcast.cli.options import AsJson, ConfigFile, Reason
 from nearcast.cli.output import print_json, print_table
-from nearcast.domain.errors import MoveRefused
-from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
-from nearcast.wire.rebalancing import Doing, PlannedStep, Rebalancing
+from nearcast.web import asked
+from nearcast.web.models import Rebalance
+from nearcast.wire.rebalancing import PlannedStep
 
 _SHOWN = 40
 _POLL_S = 0.5
@@ -25,7 +25,7 @@ def make_plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what would move, where to, and why. Nothing moves; `apply` takes the plan's number."""
-    raise typer.Exit(run(_order(load_config(config), "plan", policy=policy, as_json=as_json)))
+    raise typer.Exit(run(_make(api_of(config), policy, as_json)))
 
 
 def apply_plan(
@@ -37,29 +37,40 @@ def apply_plan(
     as_json: AsJson = False,
 ) -> None:
     """Carry out exactly the plan that was shown. Refused when what it was made of has changed."""
-    raise typer.Exit(run(_order(load_config(config), "apply", plan=plan, wait=wait, reason=reason, as_json=as_json)))
+    order = asked.ApplyPlan(plan, because(reason))
+    raise typer.Exit(run(_order(api_of(config), "rebalance/apply", order, wait, as_json)))
 
 
 def show_progress(config: ConfigFile = None, *, as_json: AsJson = False) -> None:
     """Show how far the plan is that is being carried out, or was last."""
-    raise typer.Exit(run(_order(load_config(config), "status", as_json=as_json)))
+    raise typer.Exit(run(_progress(api_of(config), False, as_json)))
 
 
 def stop_plan(*, reason: Reason = "", config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Begin nothing more; what has begun ends in order."""
-    raise typer.Exit(run(_order(load_config(config), "stop", reason=reason, as_json=as_json)))
+    raise typer.Exit(run(_order(api_of(config), "rebalance/stop", asked.Because(because(reason)), False, as_json)))
+
+
+async def _make(api: CoordinatorApi, policy: str, as_json: bool) -> int:
+    return _told(await api.post("rebalance/plan", asked.MakePlan(policy), Rebalance), as_json)
 
 
 async def _order(
-    config: Config, do: Doing, *, policy: str = "", plan: int = 0, wait: bool = False, reason: str = "", as_json: bool
+    api: CoordinatorApi, path: str, order: asked.ApplyPlan | asked.Because, wait: bool, as_json: bool
 ) -> int:
-    async with operator_of(config) as operator:
-        found = await operator.rebalance(do, policy=policy, plan=plan, reason=reason)
-        while wait and not found.refused and found.state in {"running", "stopping"}:
-            await asyncio.sleep(_POLL_S)
-            found = await operator.rebalance("status")
-    if found.refused:
-        raise MoveRefused(found.refused)
+    await api.order(path, order)
+    return await _progress(api, wait, as_json)
+
+
+async def _progress(api: CoordinatorApi, wait: bool, as_json: bool) -> int:
+    found = await api.get("rebalance", Rebalance)
+    while wait and found.state in {"running", "stopping"}:
+        await asyncio.sleep(_POLL_S)
+        found = await api.get("rebalance", Rebalance)
+    return _told(found, as_json)
+
+
+def _told(found: Rebalance, as_json: bool) -> int:
     if as_json:
         print_json(found)
     else:
@@ -67,7 +78,7 @@ async def _order(
     return int(bool(found.counts.refused))
 
 
-def _show(found: Rebalancing) -> None:
+def _show(found: Rebalance) -> None:
     mode = "the loop plans by itself" if found.automatic else "plans are made when asked for"
     if not found.plan:
         print(f"no plan is being carried out; {mode}")
@@ -104,7 +115,7 @@ def _row(step: PlannedStep) -> tuple[str, str, str, str, str]:
     return step.topic, was, to, state, f"{step.reason}; refused: {step.why}" if step.why else step.reason
 
 
-def _servers(found: Rebalancing) -> list[str]:
+def _servers(found: Rebalance) -> list[str]:
     out = []
     if found.rent:
         out.append(f"rents {found.rent} more server{'s' if found.rent > 1 else ''}")

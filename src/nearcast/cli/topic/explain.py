@@ -6,13 +6,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nearcast.cli.connect import journal_of
+from nearcast.cli.api import CoordinatorApi, api_of, topic_path
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.domain.decision import Decision, Measured
 from nearcast.domain.topic import validate_topic
-from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
+from nearcast.web.models import TopicDetail
 
 
 def explain_topic(
@@ -24,12 +24,12 @@ def explain_topic(
 ) -> None:
     """Show why a topic was moved: what was seen, which brokers could be chosen, and what was measured afterwards."""
     validate_topic(topic)
-    raise typer.Exit(run(_explain(load_config(config), topic, last, as_json)))
+    raise typer.Exit(run(_explain(api_of(config), topic, last, as_json)))
 
 
-async def _explain(config: Config, topic: str, last: int, as_json: bool) -> None:
-    async with journal_of(config) as journal:
-        found = tuple(reversed(await journal.read(topic)))[:last]
+async def _explain(api: CoordinatorApi, topic: str, last: int, as_json: bool) -> None:
+    told = await api.get(topic_path(topic), TopicDetail)
+    found = tuple(reversed(told.decisions))[:last]
     if as_json:
         print_json([{**msgspec.to_builtins(each), "error_ms": _rounded(each.error_ms)} for each in found])
     elif not found:

@@ -4,15 +4,14 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import operator_of
-from nearcast.cli.fleet import as_it_is
+from nearcast.cli.api import CoordinatorApi, api_of, because, topic_path
 from nearcast.cli.options import AsJson, ConfigFile
 from nearcast.cli.output import print_json
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.route import Delegation, Route, Strategy
 from nearcast.domain.topic import validate_topic
-from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
+from nearcast.web import asked
 
 
 def move_topic(
@@ -35,25 +34,15 @@ def move_topic(
 ) -> None:
     """Move a topic; returns when its clients are being told. Nothing is lost meanwhile."""
     validate_topic(topic)
-    loaded = load_config(config)
     if strategy is Strategy.SINGLE and len(set(brokers)) != 1:
         raise typer.BadParameter(
             f"{len(set(brokers))} brokers; with --strategy single there is one", param_hint="BROKERS"
         )
     where = tuple(sorted(set(brokers)))
     delegation = _delegation(strategy, where, delegate or [], cloud)
-    moved = _move(
-        loaded,
-        topic,
-        strategy=strategy,
-        brokers=where,
-        delegation=delegation,
-        eager=not lazy,
-        reason=reason,
-        timeout_s=timeout_s,
-        as_json=as_json,
-    )
-    raise typer.Exit(run(moved))
+    delegated = None if delegation is None else asked.Delegated(delegation.cloud, delegation.homes)
+    order = asked.Move(where, strategy, not lazy, delegated, because(reason))
+    raise typer.Exit(run(_move(api_of(config), topic, order, timeout_s, as_json)))
 
 
 def _delegation(strategy: Strategy, brokers: tuple[str, ...], homes: list[str], cloud: str) -> Delegation | None:
@@ -67,26 +56,9 @@ def _delegation(strategy: Strategy, brokers: tuple[str, ...], homes: list[str], 
         raise typer.BadParameter(str(error), param_hint="--delegate") from None
 
 
-async def _move(
-    config: Config,
-    topic: str,
-    *,
-    strategy: Strategy,
-    brokers: tuple[str, ...],
-    delegation: Delegation | None,
-    eager: bool,
-    reason: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
-    async with operator_of(config) as operator:
-        if any(broker not in config.brokers for broker in brokers):
-            known = as_it_is(config, await operator.status())
-            for broker in brokers:
-                known.endpoints()(broker)  # an unknown one is told here, with those there are
-        epoch = await operator.move(
-            topic, strategy, brokers, eager=eager, reason=reason, delegation=delegation, timeout_s=timeout_s
-        )
+async def _move(api: CoordinatorApi, topic: str, order: asked.Move, timeout_s: float, as_json: bool) -> None:
+    epoch = (await api.order(topic_path(topic, "move"), order, timeout_s=timeout_s)).epoch
+    strategy, brokers, delegation = order.strategy, order.brokers, order.delegation
     if as_json:
         told = {"topic": topic, "epoch": epoch, "strategy": strategy.value, "brokers": brokers}
         print_json(told if delegation is None else {**told, "delegation": delegation})

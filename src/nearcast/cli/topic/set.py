@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.cli.connect import operator_of
+from nearcast.cli.api import CoordinatorApi, api_of, because, topic_path
 from nearcast.cli.options import AsJson, ConfigFile, Reason, parse_seconds
 from nearcast.cli.output import print_json
 from nearcast.domain.log import LogSpec
@@ -12,8 +12,8 @@ from nearcast.domain.processor import Language, Processor, WhenFull, dead_letter
 from nearcast.domain.slo import Slo
 from nearcast.domain.topic import validate_topic
 from nearcast.processing.sql import Query
-from nearcast.transport.config import Config, load_config
 from nearcast.transport.process import run
+from nearcast.web import asked, models
 
 _NONE = "none"
 
@@ -66,13 +66,13 @@ def set_topic(
     if spec is not None and quorum is not None:
         spec.must_be_quorum(quorum)
     wanted = None if slo in {_NONE, None} else Slo.parse(slo or "")
-    loaded = load_config(config)
+    api, why = api_of(config), because(reason)
     if spec is not None:
-        run(_keep(loaded, topic, spec, timeout_s, as_json))
+        run(_keep(api, topic, spec, why, timeout_s, as_json))
     if processed:
-        run(_process(loaded, topic, made, reason, timeout_s, as_json))
+        run(_process(api, topic, made, why, timeout_s, as_json))
     if slo is not None:
-        run(_set(loaded, topic, wanted, reason, as_json))
+        run(_set(api, topic, wanted, why, timeout_s, as_json))
 
 
 def _processor(  # noqa: PLR0917  # the command's own options
@@ -89,10 +89,20 @@ def _processor(  # noqa: PLR0917  # the command's own options
 
 
 async def _process(  # noqa: PLR0917  # the command's own options
-    config: Config, topic: str, processor: Processor | None, reason: str, timeout_s: float, as_json: bool
+    api: CoordinatorApi, topic: str, processor: Processor | None, reason: str, timeout_s: float, as_json: bool
 ) -> None:
-    async with operator_of(config) as operator:
-        epoch = await operator.process(topic, processor, reason=reason, timeout_s=timeout_s)
+    order = asked.Process("", reason=reason)
+    if processor is not None:
+        order = asked.Process(
+            processor.code,
+            processor.language,
+            processor.spool,
+            processor.limit_ms,
+            processor.queue,
+            processor.when_full,
+            reason,
+        )
+    epoch = (await api.order(topic_path(topic, "processor"), order, timeout_s=timeout_s)).epoch
     if as_json:
         print_json({"topic": topic, "processor": processor, "epoch": epoch})
     elif processor is None:
@@ -103,20 +113,25 @@ async def _process(  # noqa: PLR0917  # the command's own options
         )
 
 
-async def _set(config: Config, topic: str, slo: Slo | None, reason: str, as_json: bool) -> None:
-    async with operator_of(config) as operator:
-        await operator.promise(topic, slo, reason=reason)
+async def _set(  # noqa: PLR0917  # the command's own options
+    api: CoordinatorApi, topic: str, slo: Slo | None, reason: str, timeout_s: float, as_json: bool
+) -> None:
+    order = asked.Promise("" if slo is None else str(slo), reason)
+    await api.order(topic_path(topic, "promise"), order, timeout_s=timeout_s)
     if as_json:
         print_json({"topic": topic, "slo": None if slo is None else str(slo)})
         return
     print(f"{topic}: {'nothing is promised' if slo is None else f'{slo} is promised'}")
-    if slo is not None and config.loop.policy != "epulsar":
-        print(f"The loop's policy is {config.loop.policy!r}, which knows nothing of promises; 'epulsar' keeps them.")
+    policy = (await api.get("status", models.Status)).policy
+    if slo is not None and policy != "epulsar":
+        print(f"The loop's policy is {policy!r}, which knows nothing of promises; 'epulsar' keeps them.")
 
 
-async def _keep(config: Config, topic: str, spec: LogSpec, timeout_s: float, as_json: bool) -> None:
-    async with operator_of(config) as operator:
-        epoch = await operator.keep(topic, spec, timeout_s=timeout_s)
+async def _keep(  # noqa: PLR0917  # the command's own options
+    api: CoordinatorApi, topic: str, spec: LogSpec, reason: str, timeout_s: float, as_json: bool
+) -> None:
+    order = asked.Keep(spec.replicas, spec.retain_s, spec.retain_bytes, spec.retain_messages, reason)
+    epoch = (await api.order(topic_path(topic, "log"), order, timeout_s=timeout_s)).epoch
     if as_json:
         print_json({"topic": topic, "persistent": True, "epoch": epoch, "quorum": spec.quorum, "spec": spec})
     else:

@@ -26,7 +26,7 @@ function row(each, wide) {
     h("td", { class: "name", title: each.topic }, each.topic, each.moving ? [" ", h("span", { class: "pill info" }, "moving")] : null),
     h("td", {}, standing(each)),
     h("td", { class: "num" }, ms(each.measured_ms)), h("td", { class: "num" }, ms(each.worst_ms)),
-    h("td", {}, route(each.strategy, each.brokers), each.by_ring ? h("span", { class: "soft small" }, " ring") : null),
+    h("td", { class: "at" }, route(each.strategy, each.brokers), each.by_ring ? h("span", { class: "soft small" }, " ring") : null),
     h("td", { class: "num" }, count(each.publications_hz)), h("td", { class: "num" }, `${bytes(each.bytes_out_per_s)}/s`),
     h("td", { class: "num" }, count(each.publishers)), h("td", { class: "num" }, count(each.subscribers)),
   ];

@@ -29,7 +29,7 @@ export function overview() {
       h("div", { class: "grid" },
         h("div", { class: "stack" },
           card("Network map", drawn ? h("div", {}, drawn, map.legend()) : empty("No coordinates yet.", "Agents find out where they are within some seconds of their start."), mapped.left_out ? h("span", { class: "small soft" }, `${count(mapped.topics.length)} topics most at risk of ${count(mapped.topics.length + mapped.left_out)}`) : null),
-          card("Topics most at risk", risky.topics.length ? topics.table(risky.topics, null, null, 7) : empty("No topic is used yet.", "Try ", h("code", {}, "nearcast sub hello"), " and ", h("code", {}, "nearcast pub hello world"), "."), h("a", { class: "small", href: "#/topics" }, "all topics"))),
+          card("Topics most at risk", risky.topics.length ? topics.table(risky.topics, null, null, 6) : empty("No topic is used yet.", "Try ", h("code", {}, "nearcast sub hello"), " and ", h("code", {}, "nearcast pub hello world"), "."), h("a", { class: "small", href: "#/topics" }, "all topics"))),
         h("div", { class: "stack" },
           card("Load of brokers", h("div", {}, brokers.list(found.brokers, false)), h("a", { class: "small", href: "#/brokers" }, "all brokers")),
           card("Decisions", told.happenings.length ? h("div", { class: "scroll", "data-scroll": "decisions" }, stream(told.happenings)) : empty("Nothing was decided yet.", "A move shows here with its reason. ", "Give a topic a promise, or make a plan with “Rebalance…”."), h("a", { class: "small", href: "#/decisions" }, "all decisions")))),
