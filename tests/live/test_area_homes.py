@@ -16,7 +16,7 @@ from nearcast.sim.check import check
 from nearcast.sim.history import History
 from nearcast.sim.recorder import Recorder
 from nearcast.transport.config import Config, load_config
-from tests.live.conftest import Fleet, on_nats, until
+from tests.live.conftest import Fleet, until
 from tests.live.test_homes import lead_anew
 
 RELOC = """
@@ -45,7 +45,7 @@ def fleet(tmp_path: Path, kind: str) -> Iterator[Fleet]:
         fleet.stop()
 
 
-@on_nats
+@pytest.mark.slow
 def test_clients_follow_the_homes_that_the_leader_tells_them_and_miss_nothing(fleet: Fleet) -> None:
     for topic in SITES:
         fleet.ok("topic", "move", topic, "b1", "b2", "b3", "--strategy", "homed")

@@ -1,14 +1,17 @@
-"""Random moves and strategy changes under traffic, with clients that come and go, and optionally faults: one seed."""
+"""Random moves and strategy changes under traffic, with clients that come and go and change their homes, and optionally
+faults: one seed.
+"""
 
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from nearcast.brokers.memory import ServerCosts, Wire
 from nearcast.control.move import SAME
 from nearcast.control.rules import ALL_ON, Rules
 from nearcast.control.timing import Timing
-from nearcast.domain.errors import LeaseLost, MoveRefused
+from nearcast.domain.errors import ConfigError, LeaseLost, MoveRefused
 from nearcast.domain.processor import Language, Processor
 from nearcast.domain.route import Delegation, Strategy
 from nearcast.sim.deployment import Deployment, SimClient
@@ -41,8 +44,8 @@ class Scale:
 
     With faults, `fault_settle_s` comes on top: the longest fault may begin in the last moment. `elastic`: servers are
     rented, drained and released meanwhile; `elastic_settle_s` is long enough for a last drain. `processed`: topics get
-    processors, others and none, as they move. `homed`: most routes are homed, clients change their homes, and some
-    homes delegate to others.
+    processors, others and none, as they move. `homed`: most routes are homed, and some homes delegate to others.
+    Clients change their homes in any case.
     """
 
     brokers: int = 4
@@ -59,11 +62,11 @@ class Scale:
     elastic_every_s: float = 1.5
     processed: bool = False
     homed: bool = False
-    rehome_every_s: float = 0.1
+    rehome_every_s: float = 0.5
     elastic_settle_s: float = 24.0
 
 
-HOMED = Scale(brokers=4, topics=4, clients=14, run_s=10.0, move_every_s=1.2, homed=True)
+HOMED = Scale(brokers=4, topics=4, clients=14, run_s=10.0, move_every_s=1.2, homed=True, rehome_every_s=0.1)
 """Topics rest for long enough that homes change both while they do and while they move."""
 
 
@@ -113,9 +116,7 @@ class _Run:
         await deployment.sleep(3.0)
         for _ in range(scale.clients):
             self._join()
-        loops = [self._moves, self._churn, *([self._faults] if self.faults else [])]
-        if scale.homed:
-            loops.append(self._rehomes)
+        loops = [self._moves, self._churn, *([self._faults] if self.faults else []), self._rehomes]
         settle_s = scale.settle_s + (scale.fault_settle_s if self.faults else 0.0)
         if scale.elastic:
             self.elastic = Elastic(deployment, random.Random(rng.getrandbits(64)), scale.elastic_every_s, self._rented)
@@ -237,8 +238,9 @@ class _Run:
             client = self.deployment.clients[self.rng.choice(list(self.deployment.clients))]
             if not client.process.clock.paused:
                 home = self.rng.choice(self.brokers)
-                self.deployment.history.rehomed(self.deployment.now, client.client.name, home)
-                client.client.set_home(home)
+                with suppress(ConfigError):  # it has been drained: the client does not know it any more
+                    client.client.set_home(home)
+                    self.deployment.history.rehomed(self.deployment.now, client.client.name, home)
 
     # Faults
 
