@@ -103,8 +103,9 @@ def _hold_to_what_homes_keep(name: str, fleet: Fleet, most: int | None, nowhere:
     seen.places.brokers.height[:nowhere] = np.nan
     plan = POLICIES[name](seen, Settings(allocation=Allocation(most_changes=most)), NOW_S)
     assert objections(plan, seen) == []
-    assert not plan.steps
+    assert {strategy for step in plan.steps for strategy in (step.was_strategy, step.strategy)} <= {Strategy.HOMED}
     unknown = set(seen.brokers[:nowhere])
+    assert not unknown & {broker for step in plan.steps for broker in set(step.brokers) - set(step.was_brokers)}
     assert not unknown & {step.broker for step in plan.homes}
     had_one = [step for step in plan.homes if step.was]
     assert most is None or len(had_one) <= most

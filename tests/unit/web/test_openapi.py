@@ -22,7 +22,7 @@ def test_every_reference_leads_somewhere() -> None:
 def test_what_changes_anything_is_a_post_with_a_dry_run_by_default_and_a_reason() -> None:
     made = document()
     orders = [each for each in ENDPOINTS if each.accepted is not None]
-    assert len(orders) == 7
+    assert len(orders) == 9
     for each in orders:
         operation = made["paths"][each.path.replace(":path", "")]["post"]
         (dry_run,) = [given for given in operation["parameters"] if given["name"] == "dry_run"]
