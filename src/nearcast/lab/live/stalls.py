@@ -5,7 +5,6 @@ waiting for anything of ours, so that where it wakes up late, the processor was 
 priority there are no stalls to tell of, and whatever is late counts as ours.
 """
 
-import asyncio
 import contextlib
 import os
 import sys
@@ -58,11 +57,11 @@ async def watched_stalls(folder: Path) -> AsyncIterator[list[Path]]:
         CommandSpec(file.name, "stalls", (sys.executable, "-m", __name__, file.name.rpartition("-")[2], str(file)))
         for file in files
     ]
-    watchers = [await Command.start(spec, folder) for spec in specs]
-    try:
+    async with contextlib.AsyncExitStack() as watchers:
+        for spec in specs:
+            watcher = await Command.start(spec, folder)
+            watchers.push_async_callback(watcher.stop, _END_S)
         yield files
-    finally:
-        await asyncio.gather(*(watcher.stop(_END_S) for watcher in watchers))
 
 
 def read_stalls(files: Iterable[Path]) -> Stalls:
