@@ -54,6 +54,11 @@ def alive(pid: int) -> bool:
     return process_mark(pid) is not None
 
 
+def threads_at(pid: int) -> set[str]:
+    """The states of its threads, in the kernel's letters."""
+    return {stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")}
+
+
 def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     deadline_s = time.monotonic() + seconds
     while not condition():
@@ -118,6 +123,7 @@ def test_a_paused_server_keeps_silent_until_it_is_resumed(kind: str, tmp_path: P
     async def scenario() -> None:
         async with running(ServerSpec(kind, "b1"), tmp_path) as server:
             server.pause()
+            assert threads_at(server.pid) == {"T"}, "at once"
             assert not await answers(server)
             server.resume()
             assert await answers(server)

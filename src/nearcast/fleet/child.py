@@ -55,8 +55,8 @@ class Child(ABC):
         await self._spawned.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay, and nothing is read, answered or sent."""
-        self._spawned.send(signal.SIGSTOP)
+        """From now on its connections stay, and nothing is read, answered or sent."""
+        self._spawned.pause()
 
     def resume(self) -> None:
         self._spawned.send(signal.SIGCONT)

@@ -120,6 +120,12 @@ class Process:
         if self.returncode is None:
             os.kill(self.pid, number)
 
+    def pause(self) -> None:
+        """SIGSTOP; returns once the last of its threads stands still, or it has ended."""
+        self.send(signal.SIGSTOP)
+        if self.returncode is None:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def output(self) -> str:
         """What it has printed since it was spawned; the newest part, when that is much."""
         return self._read(self._log_start)
