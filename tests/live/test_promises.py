@@ -37,6 +37,8 @@ async def far_apart(state: Path, kind: str) -> AsyncIterator[Config]:
             near_s=0.001,
             hop_s=0.100,
             rebalance={"policy": "epulsar", "every_s": EVERY_S},
+            web=True,
+            metrics=False,
         )
         yield load_config(await launch(supervisor, spec))
 

@@ -105,7 +105,9 @@ def _hold_to_what_homes_keep(name: str, fleet: Fleet, most: int | None, nowhere:
     assert objections(plan, seen) == []
     assert {strategy for step in plan.steps for strategy in (step.was_strategy, step.strategy)} <= {Strategy.HOMED}
     unknown = set(seen.brokers[:nowhere])
-    assert not unknown & {broker for step in plan.steps for broker in set(step.brokers) - set(step.was_brokers)}
+    lived_in = {seen.brokers[at] for at in seen.area.home.tolist() if at >= 0}
+    came_to = {broker for step in plan.steps for broker in set(step.brokers) - set(step.was_brokers)}
+    assert unknown & came_to <= lived_in, "only with clients who are there, and wait for their turn to leave"
     assert not unknown & {step.broker for step in plan.homes}
     had_one = [step for step in plan.homes if step.was]
     assert most is None or len(had_one) <= most

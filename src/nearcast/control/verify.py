@@ -6,6 +6,7 @@ import numpy as np
 
 from nearcast.domain.area import NOWHERE
 from nearcast.domain.plan import Plan
+from nearcast.domain.route import Strategy
 from nearcast.domain.snapshot import Snapshot
 
 _FULL = 1.0
@@ -76,7 +77,10 @@ def _wrong_homes(plan: Plan, now: Snapshot, brokers: dict[str, int]) -> list[str
 
 
 def _broken_promises(plan: Plan, now: Snapshot, topics: dict[str, int], brokers: dict[str, int]) -> list[str]:
-    """By the same prediction for where a topic is and where it goes: like is compared with like."""
+    """By the same prediction for where a topic is and where it goes: like is compared with like.
+
+    A homed topic is on no one broker, even if its route has but one: its messages take the way from home to home.
+    """
     places = now.places
     if places is None:
         return []
@@ -87,6 +91,7 @@ def _broken_promises(plan: Plan, now: Snapshot, topics: dict[str, int], brokers:
         if step.topic in topics
         and promised[topics[step.topic]]
         and len(step.brokers) == len(step.was_brokers) == 1
+        and step.strategy is not Strategy.HOMED
         and step.brokers[0] in brokers
         and step.was_brokers[0] in brokers
     ]
