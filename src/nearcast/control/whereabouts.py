@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import TYPE_CHECKING
 
 from nearcast.control.fleet_time import FleetTime, Reading, compared
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 LATE_S = 10.0  # who has not answered by then does not
 FRESH_S = 60.0  # how long what was measured of a broker holds
 TURN_S = 60.0  # after which one of the brokers that are probed is exchanged for another
-_LAST = 3  # the median of so many measurements counts
+_LAST = 3  # of so many measurements the least counts: whoever is late adds to a round trip, and nothing takes from it
 _GOSSIPED = 3  # brokers that an echo names
 _LOOK_S = 1.0  # how often is looked whether other brokers are in use
 _LEAST_CHANGE_S = 0.002
@@ -124,7 +123,7 @@ class Whereabouts:
     def rtt_s(self, broker: str, now: float) -> float | None:
         """As measured lately."""
         peer = self._peers.get(broker)
-        return median(peer.rtts_s) if peer is not None and peer.rtts_s and peer.is_fresh(now) else None
+        return min(peer.rtts_s) if peer is not None and peer.rtts_s and peer.is_fresh(now) else None
 
     def rtts_s(self, now: float) -> tuple[tuple[str, float], ...]:
         found = ((broker, self.rtt_s(broker, now)) for broker in sorted(self._peers))
@@ -212,7 +211,7 @@ class Whereabouts:
         peer.answered_s, peer.coordinate, peer.rtts_s = now, coordinate, (*peer.rtts_s, rtt_s)[-_LAST:]
         peer.onward_s = message.rtts_s
         if broker == self.gateway:
-            self._access_s = median(peer.rtts_s)
+            self._access_s = min(peer.rtts_s)
         if message.uncertainty_s is not None:
             half_s, told_s = rtt_s / 2.0, message.uncertainty_s
             near_s = half_s + message.wander_s

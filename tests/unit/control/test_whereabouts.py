@@ -67,6 +67,18 @@ def test_the_time_that_the_other_side_held_a_probe_does_not_count() -> None:
     assert me.rtt_s("b1", FRESH_S + 1.0) is None, "that was long ago"
 
 
+def test_answers_that_were_held_up_do_not_make_a_broker_far_and_a_longer_way_does_soon() -> None:
+    """Machines are late at times, all clients of one with it: topics would be moved for that, and back."""
+    me = machine(pace=replace(PACE, first_s=1.0, growth=1.0))
+    me.use(["b1"], 0.0)
+    found = []
+    for number, rtt_s in enumerate((0.02, 0.12, 0.3, 0.02, 0.05, 0.05, 0.05)):
+        ((broker, probe),) = me.probes(float(number))
+        assert answer(me, broker, probe, float(number), rtt_s=rtt_s)
+        found.append(me.rtt_s("b1", number + 0.5))
+    assert found == pytest.approx([0.02] * 6 + [0.05])
+
+
 def test_an_echo_that_nobody_waits_for_or_that_is_late_changes_nothing() -> None:
     me = machine()
     me.use(["b1"], 0.0)
