@@ -6,7 +6,9 @@ from math import inf
 
 import numpy as np
 
+from nearcast.domain.decision import Decision
 from nearcast.domain.record import Phase
+from nearcast.lab.experiment import Table
 from nearcast.lab.heard import Heard, Windows
 from nearcast.sim.history import Event
 
@@ -27,6 +29,7 @@ class Observed:
     """What a run came to: how late messages were, which topics moved, and what the checker counted.
 
     `heard` is what may be judged. `whole` has also what was under way while the machine stood still, for `stalled_s`.
+    `decisions`: why topics moved, the newest of each, with times since the run began; none in virtual time.
     """
 
     heard: Heard
@@ -34,6 +37,7 @@ class Observed:
     counts: Mapping[str, int | float]
     whole: Heard
     stalled_s: float = 0.0
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def held_up(self) -> int:
@@ -48,6 +52,27 @@ class Observed:
     @property
     def reports(self) -> float:
         return self.counts["gaps"] + self.counts["discontinuities"]
+
+
+def decisions_table(decisions: Iterable[Decision]) -> dict[str, Table]:
+    """None where there are no decisions. `worst_ms` is what was seen where the topic was, `predicted_ms` what was
+    expected where it went.
+    """
+    rows = [
+        (
+            each.topic,
+            round(each.at_s, 3),
+            " ".join(each.was_brokers),
+            " ".join(each.brokers),
+            each.forecast.worst_ms,
+            each.forecast.predicted_ms,
+            each.reason,
+            each.refused,
+        )
+        for each in sorted(decisions, key=lambda each: each.at_s)
+    ]
+    columns = ("topic", "at_s", "was", "to", "worst_ms", "predicted_ms", "reason", "refused")
+    return {"decisions": Table(columns, tuple(rows))} if rows else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,15 +84,19 @@ def memberships_in(numbers: Numbers) -> tuple[Ints, Ints, Bools, Bools]:
 
 def factors_on(numbers: Numbers, rank: int) -> Floats:
     """F = B V, a row per client: V are the first right singular vectors of B."""
-    from pyspark.mllib.linalg import SparseVector  # noqa: PLC0415
+    from pyspark.ml.feature import CountVectorizerModel  # noqa: PLC0415
     from pyspark.mllib.linalg.distributed import RowMatrix  # noqa: PLC0415
+    from pyspark.mllib.util import MLUtils  # noqa: PLC0415
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     clients, topics = len(numbers.clients), len(numbers.topics)
-    by_client = numbers.rows.groupBy("client").agg(F.sort_array(F.collect_list("topic")).alias("topics"))
-    rows = by_client.rdd.map(lambda row: SparseVector(topics, row["topics"], [1.0] * len(row["topics"]))).cache()
+    by_client = numbers.rows.groupBy("client").agg(F.collect_list(F.col("topic").cast("string")).alias("topics"))
+    # Vectors are made in the JVM and stay there: each step of the method goes through all of them.
+    counting = CountVectorizerModel.from_vocabulary([str(topic) for topic in range(topics)], "topics", "row")
+    rows = MLUtils.convertVectorColumnsFromML(counting.transform(by_client).select("row"), "row").cache()
     rank = min(rank, clients, topics)
     across = RowMatrix(rows, clients, topics).computeSVD(rank).V.toArray()
+    rows.unpersist()
     first, topic, _, _ = memberships_in(numbers)
     owner = np.repeat(np.arange(clients), np.diff(first))
     return np.stack([np.bincount(owner, column[topic], clients) for column in across.T], axis=1)

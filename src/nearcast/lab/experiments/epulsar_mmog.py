@@ -30,7 +30,7 @@ from nearcast.lab.mmog import (
     line_of,
     topic_of,
 )
-from nearcast.lab.promised import Episode, Observed, episodes
+from nearcast.lab.promised import Episode, Observed, decisions_table, episodes
 from nearcast.lab.virtual import mmog as virtual
 from nearcast.lab.workloads import cities, groups
 
@@ -82,7 +82,7 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
             "highest_ms": round(float(late_ms.max()), 2),
             **played.counts,
         },
-        tables={"spikes": _spikes(found), "windows": _windows(game, played)},
+        tables={"spikes": _spikes(found), "windows": _windows(game, played), **decisions_table(played.decisions)},
         figures={"figure9": partial(_draw, game, played)},
     )
 

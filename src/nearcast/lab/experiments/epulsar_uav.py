@@ -18,7 +18,7 @@ from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, Table
 from nearcast.lab.heard import Heard
 from nearcast.lab.live import uav as live
-from nearcast.lab.promised import Episode, Observed, episodes
+from nearcast.lab.promised import Episode, Observed, decisions_table, episodes
 from nearcast.lab.uav import BOUND_MS, LOOP_S, RATE_HZ, SETTLE_S, SIZE_BYTES, Flight, topics_of
 from nearcast.lab.virtual import uav as virtual
 from nearcast.lab.workloads import swarms, zones
@@ -81,7 +81,11 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
             "longest_from_begun_to_told_s": _longest([each.told_s - each.begun_s for each in flown.migrations]),
             **flown.counts,
         },
-        tables={"episodes": _episodes(found), "windows": _windows(flight, flown)},
+        tables={
+            "episodes": _episodes(found),
+            "windows": _windows(flight, flown),
+            **decisions_table(flown.decisions),
+        },
         figures={"figure8": partial(_draw, flight, flown)},
     )
 

@@ -5,12 +5,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
+from nearcast.domain.decision import Decision
 from nearcast.domain.record import TopicRecord
 from nearcast.domain.slo import Slo
 from nearcast.fleet.commands import Command, CommandSpec
@@ -76,7 +77,7 @@ class _Stage:
                 async with operator_of(config) as operator:
                     for topic, slo in scenario.promises.items():
                         await operator.promise(topic, slo)
-                async with watched_records(config, self._moved):
+                async with watched_records(config, self._moved) as journal:
                     await asyncio.sleep(WARM_UP_S)
                     parts = [await self._start(part, config, folder) for part in range(len(scenario.parts))]
                     async with watched_stalls(folder) as files:
@@ -84,9 +85,10 @@ class _Stage:
                             begin_s = await self._play(parts, folder)
                         finally:
                             await asyncio.gather(*(part.stop(_END_S) for part in parts))
+                    decisions = [each for topic in scenario.promises for each in await journal.read(topic)]
             history = merge(self._journals, *self._events)
             stalls = read_stalls(files)
-        return observed(history, scenario, begin_s, stalls)
+        return observed(history, scenario, begin_s, stalls, decisions)
 
     async def _play(self, parts: list[Command], folder: Path) -> float:
         begin_s = time.time() + RUN_IN_S
@@ -114,7 +116,9 @@ class _Stage:
         return await Command.start(CommandSpec(file.stem, "clients", argv, start_s=120.0), folder)
 
 
-def observed(history: History, scenario: Scenario, begin_s: float, stalls: Stalls) -> Observed:
+def observed(
+    history: History, scenario: Scenario, begin_s: float, stalls: Stalls, decisions: Iterable[Decision] = ()
+) -> Observed:
     """From what all processes wrote down, on one wall clock. What was under way in a stall is not heard."""
     heard, whole = Heard(scenario.lines, _WINDOW_S), Heard(scenario.lines, _WINDOW_S)
     takes = {line: (heard[line], whole[line]) for line in scenario.lines}
@@ -132,4 +136,6 @@ def observed(history: History, scenario: Scenario, begin_s: float, stalls: Stall
                 hear(sent_s - begin_s, at_s - sent_s)
     moved = migrations((kind, at_s - begin_s, *rest) for kind, at_s, *rest in history.events)
     counts = check(history, grace_s=_GRACE_S).counts()
-    return Observed(heard, moved, counts, whole, stalls.total_s(begin_s, begin_s + scenario.run_s))
+    stalled_s = stalls.total_s(begin_s, begin_s + scenario.run_s)
+    since = tuple(replace(each, at_s=each.at_s - begin_s) for each in decisions)
+    return Observed(heard, moved, counts, whole, stalled_s, since)

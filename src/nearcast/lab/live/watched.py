@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+from nearcast.coordinator.journal import Journal
 from nearcast.coordinator.records import Records
 from nearcast.domain.errors import NearcastError
 from nearcast.domain.record import TopicRecord
@@ -14,8 +15,8 @@ from nearcast.transport.config import Config
 
 
 @asynccontextmanager
-async def watched_records(config: Config, seen: Callable[[TopicRecord], None]) -> AsyncIterator[None]:
-    """Meanwhile `seen` is told of every topic's record that is written, by whomever."""
+async def watched_records(config: Config, seen: Callable[[TopicRecord], None]) -> AsyncIterator[Journal]:
+    """Meanwhile `seen` is told of every topic's record that is written, by whomever. Yields what tells why."""
     store = NatsKvStore(config.acting(Role.COORDINATOR).control, name="watcher")
     await store.open()
 
@@ -26,7 +27,7 @@ async def watched_records(config: Config, seen: Callable[[TopicRecord], None]) -
 
     watching = asyncio.create_task(watch())
     try:
-        yield
+        yield Journal(store)
     finally:
         if watching.done() and (error := watching.exception()) is not None:
             raise NearcastError("the store could not be watched") from error
