@@ -228,7 +228,9 @@ def test_nobody_misses_anything_whatever_is_killed_moved_or_offline(fleet: Fleet
             await commit(config, writer, every_s=0.1, count=10)
             await until_served(people, writer, 10.0)
             asked = len(writer.read)
-            assert asked <= 2 * len(writer.done), "one question for each execution and agent"
+            assert asked < 3 * len(writer.done), (
+                "one for each execution and agent, seldom repeated; not one for each key"
+            )
             position = await people[3].go()
             people[0].client.set_home(second)
             await commit(config, writer, every_s=0.1, count=10)

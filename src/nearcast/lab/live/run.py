@@ -327,7 +327,7 @@ class _Run:
 
     # The store
 
-    def _watched_store(self) -> AbstractAsyncContextManager[None]:
+    def _watched_store(self) -> AbstractAsyncContextManager[object]:
         """Meanwhile every record that is written is looked at: an epoch has one route, whoever wrote it."""
 
         def seen(record: TopicRecord) -> None:
