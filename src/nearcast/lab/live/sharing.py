@@ -34,7 +34,7 @@ class Scale:
     factors: tuple[int, ...] = (1, 10, 100)
     rows: int = 10
     text_bytes: int = 500
-    warm_up: int = 12
+    warm_up: int = 60
     executions: int = 7
     idle_s: float = 3.0
     lease_s: float = 120.0
