@@ -327,7 +327,7 @@ class _Run:
 
     # The store
 
-    def _watched_store(self) -> AbstractAsyncContextManager[object]:
+    def _watched_store(self) -> AbstractAsyncContextManager[None]:
         """Meanwhile every record that is written is looked at: an epoch has one route, whoever wrote it."""
 
         def seen(record: TopicRecord) -> None:

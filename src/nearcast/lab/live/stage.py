@@ -23,7 +23,7 @@ from nearcast.lab.live.actors import ActorsSpec
 from nearcast.lab.live.journal import merge
 from nearcast.lab.live.led import operator_of, until_led
 from nearcast.lab.live.stalls import Stalls, read_stalls, watched_stalls
-from nearcast.lab.live.watched import watched_records
+from nearcast.lab.live.watched import decisions_on, watched_records
 from nearcast.lab.promised import Observed, migrations
 from nearcast.sim.check import check
 from nearcast.sim.history import Event, History
@@ -77,7 +77,7 @@ class _Stage:
                 async with operator_of(config) as operator:
                     for topic, slo in scenario.promises.items():
                         await operator.promise(topic, slo)
-                async with watched_records(config, self._moved) as journal:
+                async with watched_records(config, self._moved):
                     await asyncio.sleep(WARM_UP_S)
                     parts = [await self._start(part, config, folder) for part in range(len(scenario.parts))]
                     async with watched_stalls(folder) as files:
@@ -85,7 +85,7 @@ class _Stage:
                             begin_s = await self._play(parts, folder)
                         finally:
                             await asyncio.gather(*(part.stop(_END_S) for part in parts))
-                    decisions = [each for topic in scenario.promises for each in await journal.read(topic)]
+                decisions = await decisions_on(config, scenario.promises)
             history = merge(self._journals, *self._events)
             stalls = read_stalls(files)
         return observed(history, scenario, begin_s, stalls, decisions)

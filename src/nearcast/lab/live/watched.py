@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 
-from nearcast.coordinator.journal import Journal
+from nearcast.coordinator.journal import BUCKET, Journal
 from nearcast.coordinator.records import Records
+from nearcast.domain.decision import Decision
 from nearcast.domain.errors import NearcastError
 from nearcast.domain.record import TopicRecord
 from nearcast.store.nats_kv import NatsKvStore
@@ -15,8 +16,8 @@ from nearcast.transport.config import Config
 
 
 @asynccontextmanager
-async def watched_records(config: Config, seen: Callable[[TopicRecord], None]) -> AsyncIterator[Journal]:
-    """Meanwhile `seen` is told of every topic's record that is written, by whomever. Yields what tells why."""
+async def watched_records(config: Config, seen: Callable[[TopicRecord], None]) -> AsyncIterator[None]:
+    """Meanwhile `seen` is told of every topic's record that is written, by whomever."""
     store = NatsKvStore(config.acting(Role.COORDINATOR).control, name="watcher")
     await store.open()
 
@@ -27,11 +28,21 @@ async def watched_records(config: Config, seen: Callable[[TopicRecord], None]) -
 
     watching = asyncio.create_task(watch())
     try:
-        yield Journal(store)
+        yield
     finally:
         if watching.done() and (error := watching.exception()) is not None:
             raise NearcastError("the store could not be watched") from error
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
+        await store.close()
+
+
+async def decisions_on(config: Config, topics: Iterable[str]) -> list[Decision]:
+    """Why each of them was moved, as far as that is kept."""
+    store = NatsKvStore(config.acting(Role.COORDINATOR).control, name="reader", bucket=BUCKET)
+    await store.open()
+    try:
+        return [each for topic in topics for each in await Journal(store).read(topic)]
+    finally:
         await store.close()
