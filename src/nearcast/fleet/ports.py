@@ -9,8 +9,8 @@ HOST = "127.0.0.1"
 _LOWEST = 15_000
 _ATTEMPTS = 100
 
-# A fleet with many links asks for hundreds before it uses the first, and two of that many would be alike by chance.
-_given: deque[int] = deque(maxlen=800)
+# A fleet with many links asks for a thousand before it uses the first, and two of that many would be alike by chance.
+_given: deque[int] = deque(maxlen=5_000)
 
 
 def free_port() -> int:
