@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -66,7 +67,7 @@ class Writer:
         self.first = 0
         self.done: list[Execution] = []
         self.asked: dict[SubscriptionKey, Subscription] = {}
-        self.read: list[tuple[int, int]] = []  # (execution, keys) of every read
+        self.read: list[tuple[int, frozenset[SubscriptionKey]]] = []  # (execution, keys) of every read
         self._folder = folder
         self._last: dict[SubscriptionKey, int] = {}
 
@@ -104,7 +105,7 @@ class Writer:
         if not execution.path:
             return
         wanted = list(keys)
-        self.read.append((execution.number, len(wanted)))
+        self.read.append((execution.number, frozenset(wanted)))
         table = pq.read_table(self._folder / execution.path, filters=[("__key", "in", wanted)])
         by_key: dict[SubscriptionKey, list[dict[str, object]]] = {}
         for row in table.to_pylist():
@@ -227,10 +228,10 @@ def test_nobody_misses_anything_whatever_is_killed_moved_or_offline(fleet: Fleet
             assert await people[5].client.count_followers("emergencies", first) == {fire: 2, flood: 1}
             await commit(config, writer, every_s=0.1, count=10)
             await until_served(people, writer, 10.0)
-            asked = len(writer.read)
-            assert asked < 3 * len(writer.done), (
-                "one for each execution and agent, seldom repeated; not one for each key"
-            )
+            asked = Counter(
+                execution for execution, _ in set(writer.read)
+            )  # one that is late is asked again, as it was
+            assert max(asked.values()) <= 2, "one question for each execution and agent"
             position = await people[3].go()
             people[0].client.set_home(second)
             await commit(config, writer, every_s=0.1, count=10)

@@ -11,7 +11,6 @@ import sys
 import time
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable
-from itertools import accumulate
 from pathlib import Path
 
 from nearcast.fleet.commands import Command, CommandSpec
@@ -19,7 +18,6 @@ from nearcast.transport.process import say_ready
 
 STALL_S = 0.005  # as late as a generator of load may be before a measurement is thrown away
 _NAP_S = 0.002
-_LEAST_S = 0.001  # what is shorter is how exactly a sleeper is woken
 _PRIORITY = 50
 _END_S = 5.0
 
@@ -38,19 +36,17 @@ class Stalls:
             else:
                 self._begins_s.append(begin_s)
                 self._ends_s.append(end_s)
-        lengths_s = (end_s - begin_s for begin_s, end_s in zip(self._begins_s, self._ends_s, strict=True))
-        self._before_s = [0.0, *accumulate(lengths_s)]
 
-    def held_up(self, from_s: float, to_s: float) -> bool:
-        """Whether they make more than `STALL_S` of these times: a message waits at each process on its way."""
-        return self.total_s(from_s, to_s) > STALL_S
+    def during(self, from_s: float, to_s: float) -> bool:
+        """Was there one at any time of these?"""
+        last = bisect_right(self._begins_s, to_s) - 1
+        return last >= 0 and self._ends_s[last] >= from_s
 
     def total_s(self, from_s: float, to_s: float) -> float:
-        return self._until_s(to_s) - self._until_s(from_s)
-
-    def _until_s(self, at_s: float) -> float:
-        last = bisect_right(self._begins_s, at_s) - 1
-        return self._before_s[last] + min(self._ends_s[last], at_s) - self._begins_s[last] if last >= 0 else 0.0
+        inside = (
+            min(end_s, to_s) - max(begin_s, from_s) for begin_s, end_s in zip(self._begins_s, self._ends_s, strict=True)
+        )
+        return sum(part_s for part_s in inside if part_s > 0.0)
 
 
 @contextlib.asynccontextmanager
@@ -96,7 +92,7 @@ def main() -> None:
             due_s = time.time() + _NAP_S
             time.sleep(_NAP_S)
             now_s = time.time()
-            if now_s - due_s > _LEAST_S:
+            if now_s - due_s > STALL_S:
                 out.write(f"{due_s} {now_s}\n")
 
 
