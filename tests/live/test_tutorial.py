@@ -40,6 +40,11 @@ class Program:
         found = re.search(r": (\d+) ms", self.lines[-1]) if self.lines else None
         return int(found[1]) if found else None
 
+    def latest_ms(self, count: int) -> list[int]:
+        """Of its last lines; none before there are so many."""
+        found = [int(each[1]) for line in self.lines[-count:] if (each := re.search(r": (\d+) ms", line))]
+        return found if len(found) == count else []
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -65,9 +70,9 @@ def test_ten_minutes_lead_to_a_promise(tmp_path: Path) -> None:
         listener = running[0]
         wait_until(listener.late_ms)
         assert fleet.run(*move).code == 0
-        wait_until(lambda: (listener.late_ms() or 0) >= FAR_MS)
+        wait_until(lambda: min(listener.latest_ms(20), default=0) >= FAR_MS)  # one alone may be late for any reason
         assert fleet.run(*promise).code == 0
-        wait_until(lambda: (listener.late_ms() or FAR_MS) < FAR_MS)
+        wait_until(lambda: max(listener.latest_ms(20)) < FAR_MS)
         explained = fleet.run(*explain)
         assert "b1" in explained.out, explained
         numbers = [int(found[1]) for line in listener.lines if (found := re.search(r" (\d+): \d+ ms", line))]
