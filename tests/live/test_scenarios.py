@@ -44,8 +44,9 @@ def test_topics_follow_a_swarm_to_its_zone(kind: str) -> None:
     after = [each for each in flown.migrations if each.topic.startswith("swarm.0") and each.begun_s > 1.0]
     assert {each.topic for each in after} == {"swarm.0.follow_leader", "swarm.0.sensor_data"}
     windows = flown.heard.windows("swarm.0.follow_leader")
-    assert windows.p95_ms[windows.at_s >= 1.0][:1].max() > 40.0  # 22 ms to a broker of another zone, and back
-    assert np.median(windows.p95_ms[-3:]) < windows.p95_ms[windows.at_s >= 1.0][0]
+    crossed = windows.p95_ms[windows.at_s >= 1.0][:3].max()  # the ways may be changed late in the first second
+    assert crossed > 40.0  # 22 ms to a broker of another zone, and back
+    assert np.median(windows.p95_ms[-3:]) < crossed
 
 
 def test_game_servers_hear_the_groups_of_their_players() -> None:
