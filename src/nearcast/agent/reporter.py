@@ -63,8 +63,10 @@ class Reporter:
             with contextlib.suppress(LinkDown):
                 self.analyzer.totals(await counters.totals())
                 if (begun_s := clock.now()) >= list_s:
-                    self.analyzer.listening(await counters.listening())
-                    list_s = begun_s + max(_LIST_S, _COST * (clock.now() - begun_s)) - _REPORT_S / 2
+                    try:
+                        self.analyzer.listening(await counters.listening())
+                    finally:  # a list that is too long costs as much as one that is not
+                        list_s = begun_s + max(_LIST_S, _COST * (clock.now() - begun_s)) - _REPORT_S / 2
             begun_s = clock.now()
             if self._sampler is not None:
                 for sample in await self._sampler.sample(self.analyzer.uncounted(self._users()), crew):
