@@ -66,6 +66,11 @@ class Stranger:
         self.ended: dict[str, list[tuple[int, int]]] = {}  # broker -> legs whose END came through it: first, last
         self.since_s = now
 
+    @property
+    def over(self) -> int:
+        """The last number of a leg that is over, as `Stream.ended`."""
+        return max((last for legs in self.ended.values() for _, last in legs), default=0)
+
 
 class Streams:
     __slots__ = ("_opened", "_topic", "known", "past", "rules", "slack_s", "strangers", "timing")
@@ -130,13 +135,18 @@ class Streams:
         # Of a stranger, only the mark that came the way its messages come shows that they are past.
         passed = envelope.trail is None and envelope.seq >= envelope.first
         if view.settled and passed and (stranger is None or not stranger.held):
-            low = 1 if stranger is None else self.strangers.pop(envelope.publisher).low
-            self.known[envelope.publisher] = Stream(max(low, envelope.seq + 1), now)
+            stranger = self.strangers.pop(envelope.publisher, None) or Stranger(now)
+            self.known[envelope.publisher] = stream = Stream(max(stranger.low, envelope.seq + 1), now)
+            stream.ended = stranger.over  # another way was faster than the one that this mark came
         return []
 
     def ended(self, publisher: int, leg: tuple[int, int], via: str, view: View, now: float) -> list[Instruction]:
         """The publisher's leg, from its first number to its last, has passed through `via`."""
-        if publisher in self.known or publisher in self.past or not self.rules.legs:
+        if publisher in self.past or not self.rules.legs:
+            return []
+        stream = self.known.get(publisher)
+        if stream is not None:
+            stream.ended = max(stream.ended, leg[1])
             return []
         stranger = self.strangers.setdefault(publisher, Stranger(now))
         legs = stranger.ended.setdefault(via, [])
@@ -223,7 +233,7 @@ class Streams:
                 self._put_away(publisher)
             elif (
                 now >= stream.heard_s + self.timing.lease_s + slack_s
-                and stream.ended < stream.top
+                and stream.ended != stream.top  # in the middle of a leg, or the end of one did not come
                 and self._missed_when_silent
             ):
                 out += self.gone(publisher)
@@ -297,7 +307,7 @@ class Streams:
         self.known[publisher] = stream = Stream(start, now)
         stream.held = stranger.held
         stream.top = max(stranger.held, default=start - 1)
-        stream.ended = max((last for legs in stranger.ended.values() for _, last in legs), default=0)
+        stream.ended = stranger.over
         return self._advance(publisher, stream, 0, now)
 
     # Known streams

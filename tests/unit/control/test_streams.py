@@ -394,6 +394,30 @@ def test_a_leg_that_ended_while_its_publisher_was_a_stranger_rests_too() -> None
     assert streams.tick(SETTLED, 1.0 + 2 * TIMING.lease_s) == []
 
 
+def test_a_leg_whose_end_overtook_a_mark_of_it_rests_too() -> None:
+    streams = opened()
+    streams.mark(mark(5, flags=END, trail=FORWARDED), "H2", SETTLED, 0.1, ends=True)
+    streams.mark(mark(5), "H0", SETTLED, 0.2, ends=False)
+    assert streams.tick(SETTLED, 2 * TIMING.lease_s) == []
+    assert delivered(streams.data(message(6, first=6, before=1), SETTLED, 2 * TIMING.lease_s)) == [6]
+    assert gaps(streams.tick(SETTLED, 3 * TIMING.lease_s)) == [(7, None)]
+
+
+def test_a_leg_rests_that_an_agent_says_is_over() -> None:
+    streams = knowing(1, 2)
+    streams.ended(P, (1, 2), "H0", SETTLED, 1.0)
+    assert streams.tick(SETTLED, 2 * TIMING.lease_s) == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_leg_that_is_over_and_whose_last_messages_did_not_come_is_missed(known: bool) -> None:
+    streams = knowing(1, 2) if known else opened()
+    streams.ended(P, (1, 3), "H0", SETTLED, 1.0)
+    if not known:
+        assert delivered(streams.data(message(2), SETTLED, 1.0)) == [2]
+    assert gaps(streams.tick(SETTLED, 2 * TIMING.lease_s)) == [(3, None)]
+
+
 def test_what_its_agent_and_its_silence_both_show_is_reported_once() -> None:
     streams = knowing(1, 2)
     assert gaps(streams.gone(P)) == [(3, None)]
