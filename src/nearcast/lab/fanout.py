@@ -1,4 +1,4 @@
-"""One function over many seeds, on several processes or on Spark: the only place in the lab that starts processes."""
+"""One function over many seeds, on several processes or on Spark."""
 
 import multiprocessing
 import os
@@ -75,7 +75,7 @@ def map_seeds(
     # spawn: a fork copies the threads' locks of whoever calls, and a forked event loop with them.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
-        min(jobs, len(seeds)), mp_context=context, initializer=_begin_worker, initargs=(os.getpid(),)
+        min(jobs, len(seeds)), mp_context=context, initializer=begin_worker, initargs=(os.getpid(),)
     )
     try:
         futures: dict[Future[T], int] = {pool.submit(run_seed, seed): seed for seed in seeds}
@@ -109,7 +109,8 @@ def _map_here(run_seed: Callable[[int], T], seeds: Sequence[int], progress: Prog
     return results
 
 
-def _begin_worker(parent: int) -> None:
+def begin_worker(parent: int) -> None:
+    """In a process that works for `parent`."""
     die_with_parent(parent)
     # Ctrl-C reaches the workers too. Without this each of them prints a traceback of its own.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

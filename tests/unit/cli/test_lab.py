@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,14 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
         metrics={"mode": settings.mode, "seeds": settings.seeds, "faults": settings.faults, "quick": settings.quick},
         tables={"lost": Table(("seed",), ((settings.seed,),))},
     )
+
+
+def fail(settings: RunSettings, _progress: Progress) -> Outcome:
+    raise NearcastError(f"no {settings.mode}")
+
+
+def die(_settings: RunSettings, _progress: Progress) -> Outcome:
+    os._exit(3)
 
 
 @pytest.fixture(autouse=True)
@@ -170,14 +179,18 @@ def test_the_report_ends_with_1_when_a_claim_does_not_hold_or_something_could_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert lab("report", "--quick", "--seed", "3").exit_code == 1
-
-    def fail(_settings: RunSettings, _progress: Progress) -> Outcome:
-        raise NearcastError("there is no server")
-
-    monkeypatch.setitem(EXPERIMENTS, "broken", Experiment("broken", "", "", (), ("flow",), fail))
+    for mode in ("flow", "live"):
+        monkeypatch.setitem(EXPERIMENTS, f"broken {mode}", Experiment(f"broken {mode}", "", "", (), (mode,), fail))
     done = lab("report", "--quick", "--seed", "0", "--json")
     assert done.exit_code == 1
-    assert json.loads(done.stdout)["failed"] == {"broken": "there is no server"}
+    assert json.loads(done.stdout)["failed"] == {"broken flow": "no flow", "broken live": "no live"}
+
+
+def test_the_report_says_which_were_not_run_because_their_process_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "deadly", Experiment("deadly", "", "", (), ("flow",), die))
+    done = lab("report", "--quick", "--seed", "0", "--json")
+    assert done.exit_code == 1
+    assert "died" in json.loads(done.stdout)["failed"]["deadly"]
 
 
 def test_progress_is_shown_only_to_a_terminal_and_only_when_wanted(

@@ -1,22 +1,19 @@
 """`nearcast lab report`."""
 
+import math
 import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from threading import Lock
+from typing import Annotated
 
 import typer
 
 from nearcast.cli.output import print_json
 from nearcast.cli.progress import progress_bar
 from nearcast.domain.errors import NearcastError
-from nearcast.lab.experiment import RunSettings
-from nearcast.lab.fanout import available_jobs
-from nearcast.lab.result import RESULTS_ROOT, located_results, run_directory, write_result
-
-if TYPE_CHECKING:
-    from nearcast.lab.experiment import Experiment
+from nearcast.lab.result import RESULTS_ROOT, located_results
 
 
 def write_report(
@@ -36,13 +33,19 @@ def write_report(
 
     Exit code 1 when a claim was measured and does not hold, or an experiment could not be run.
     """
+    from nearcast.lab.quick import run_all  # noqa: PLC0415
     from nearcast.lab.registry import EXPERIMENTS  # noqa: PLC0415 other commands do not wait for every experiment
     from nearcast.lab.report import report  # noqa: PLC0415
     from nearcast.lab.scoreboard import scoreboard  # noqa: PLC0415
 
     if results != RESULTS_ROOT and not results.is_dir() and not quick:
         raise typer.BadParameter(f"{results} is not a directory", param_hint="--results")
-    failed = run_all(EXPERIMENTS, results, seed, quiet=as_json) if quick else {}
+    failed: dict[str, str] = {}
+    if quick:
+        count = _Count(len(EXPERIMENTS), quiet=as_json)
+        failed = run_all(
+            EXPERIMENTS, results, seed, ended=count.ended, shown=lambda _name: progress_bar(wanted=not as_json)
+        )
     found = located_results(results) if results.is_dir() else []
     page = out or results / "report.html"
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -67,21 +70,20 @@ def write_report(
         raise typer.Exit(1)
 
 
-def run_all(experiments: "dict[str, Experiment]", root: Path, seed: int, *, quiet: bool) -> dict[str, str]:
-    """Runs each in its first mode; those that could not be, and why."""
-    failed: dict[str, str] = {}
-    begun_s = time.monotonic()
-    for number, (name, experiment) in enumerate(experiments.items(), 1):
-        passed_s = time.monotonic() - begun_s
-        left_s = passed_s / (number - 1) * (len(experiments) - number + 1) if number > 1 else 0.0
-        if not quiet:
-            left = f", about {left_s / 60:.0f} min left" if number > 1 else ""
-            print(f"[{number}/{len(experiments)}] {name}{left}", file=sys.stderr, flush=True)
-        settings = RunSettings(mode=experiment.modes[0], seed=seed, quick=True, jobs=available_jobs())
-        try:
-            with progress_bar(wanted=not quiet) as progress:
-                outcome = experiment.run(settings, progress)
-            write_result(run_directory(root, name, settings), name, settings, outcome)
-        except NearcastError as error:
-            failed[name] = str(error)
-    return failed
+class _Count:
+    """Says how many have ended, to who waits for them."""
+
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        self._total = total
+        self._quiet = quiet
+        self._done = 0
+        self._begun_s = time.monotonic()
+        self._lock = Lock()
+
+    def ended(self, name: str) -> None:
+        with self._lock:
+            self._done += 1
+            left_s = (time.monotonic() - self._begun_s) / self._done * (self._total - self._done)
+            if not self._quiet:
+                left = f", about {math.ceil(left_s / 60)} min left" if left_s else ""
+                print(f"[{self._done}/{self._total}] {name}{left}", file=sys.stderr, flush=True)
