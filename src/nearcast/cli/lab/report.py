@@ -24,7 +24,7 @@ def write_report(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page; by default report.html there.")] = None,
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="First run every experiment quickly: some 40 minutes on two processors.")
+        bool, typer.Option("--quick", help="First run every experiment quickly: within 20 minutes on two processors.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="The seed of those runs.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: the page and the counts.")] = False,

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 NAME = "bad.emergency"
 _COMPRESS = 4.0
-_QUICK = Size(subscribers=40, reports=800, last_login_s=10.0, last_subscription_s=30.0, end_s=150.0)
+_QUICK = Size(subscribers=40, reports=800, last_login_s=10.0, last_subscription_s=20.0, end_s=110.0)
 _QUICK_COMPRESS = 2.0
+_IDLE_S, _QUICK_IDLE_S = 30.0, 10.0
 _SPANS = (50, 95, 99)
 
 MISSED = Expectation("BAD-1", "notifications that a subscriber should have had and had not", "== 0")
@@ -52,7 +53,12 @@ LOAD = Expectation(
 
 def measure(settings: RunSettings, progress: Progress) -> Outcome:
     size, compress = (_QUICK, _QUICK_COMPRESS) if settings.quick else (PAPER, _COMPRESS)
-    spec = EmergencySpec(Stay(settings.seed, size, compress), settings.brokers or "nats", settings.faults)
+    spec = EmergencySpec(
+        Stay(settings.seed, size, compress),
+        settings.brokers or "nats",
+        settings.faults,
+        idle_s=_QUICK_IDLE_S if settings.quick else _IDLE_S,
+    )
     lived = live_through(spec, progress)
     verdict = _judged(lived)
     loads = _loads(lived)

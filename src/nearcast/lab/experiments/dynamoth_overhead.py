@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAME = "dynamoth.overhead"
 _SCALE = OverheadScale()
-_QUICK = OverheadScale(rounds=3, seconds=1.5, warm_up_s=0.5, clients=20, topics=10)
+_QUICK = OverheadScale(rounds=2, seconds=1.5, warm_up_s=0.5, clients=20, topics=10)
 _KINDS: tuple[Kind, ...] = ("nats", "redis")
 
 LEFT: dict[Kind, Expectation] = {

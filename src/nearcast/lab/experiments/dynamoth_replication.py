@@ -34,7 +34,7 @@ _SIZE_BYTES = 1000
 _OUTPUT_BYTES = 1024 * 1024
 _NEAR_S = 0.002
 _FIRST = 18  # publishers
-_RESOLUTION = 0.03
+_RESOLUTION, _QUICK_RESOLUTION = 0.03, 0.12
 _FAR_BEYOND = {1: 3, 3: 2}  # times too many; of one server, until what it cannot send exceeds its limit of output
 _COLUMNS = (
     "servers",
@@ -126,26 +126,30 @@ async def _search_publishers(settings: RunSettings, progress: Progress) -> _Rows
                 size=_SIZE_BYTES,
                 site=spec.site(0),
             )
-            await _most_publishers(
-                probe, _FIRST * servers, _FAR_BEYOND[servers], partial(_note, rows, servers, progress)
-            )
+            resolution = _QUICK_RESOLUTION if settings.quick else _RESOLUTION
+            note = partial(_note, rows, servers, progress)
+            await _most_publishers(probe, _FIRST * servers, _FAR_BEYOND[servers], resolution, note)
     return rows
 
 
 def _times_s(settings: RunSettings) -> tuple[float, float]:
     """For how long nothing is measured, and then something is."""
-    return (0.0, 4.0) if settings.quick else (15.0, 8.0)
+    return (0.0, 3.0) if settings.quick else (15.0, 8.0)
 
 
 async def _most_publishers(
-    probe: Callable[[int], Awaitable[Probe]], first: int, beyond: int, found: Callable[[Probe], None]
+    probe: Callable[[int], Awaitable[Probe]],
+    first: int,
+    beyond: int,
+    resolution: float,
+    found: Callable[[Probe], None],
 ) -> None:
     """Doubles until it is too much, then halves the interval in which the answer lies; at last `beyond` times that.
 
     Too much is what fails twice: a machine has other things to do at times.
     """
     carried, too_many, count = 0, None, first
-    while too_many is None or too_many - carried > max(1.0, _RESOLUTION * carried):
+    while too_many is None or too_many - carried > max(1.0, resolution * carried):
         for _ in range(2):
             found(seen := await probe(count))
             if seen.carried:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHARE = 0.2
-_FOR_S, _QUICK_FOR_S = 360.0, 45.0
+_FOR_S, _QUICK_FOR_S = 360.0, 25.0
 _RUN_S, _QUICK_RUN_S = 1.5, 0.6
 
 FIRST = Expectation("EP-12", "traffic parameters that tell p95 better than the output rate does", "== 0")

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LASTING_S, _QUICK_LASTING_S = 6.0, 2.0
+_LASTING_S, _QUICK_LASTING_S = 6.0, 1.5
 _WARM_UP = 0.15  # of a run
 _SUBSCRIBERS, _QUICK_SUBSCRIBERS = (1, 80, 160, 240), (1, 40)
 _LISTENING = 200  # to the foreground topic of 1b
 _FOREGROUND_MS, _BACKGROUND_MS, _BACKGROUND_HZ = 50.0, 12.5, 10.0
-_BACKGROUND, _QUICK_BACKGROUND = tuple(range(9)), (0, 4, 8)
+_BACKGROUND, _QUICK_BACKGROUND = tuple(range(9)), (0, 8)
 _LOADS, _QUICK_LOADS = (0.1, 0.4, 0.6, 0.75, 0.85, 0.95, 1.1), (0.2, 0.7, 1.2)
 _SHARED_MS = 20.0
 _BESIDE = (0, 7, 11)

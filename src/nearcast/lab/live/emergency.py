@@ -50,7 +50,6 @@ _BALANCE_S = 5.0
 _LEAD_IN_S = 5.0
 _CAUGHT_UP_S = 300.0
 _DELIVERED_S = 20.0
-_IDLE_S = 30.0
 _END_S = 30.0
 _SETTLED_S = 60.0  # of the city, after the last subscription
 
@@ -60,7 +59,7 @@ Counts = dict[str, int]
 
 @dataclass(frozen=True, slots=True)
 class EmergencySpec:
-    """`faults`: processes are killed meanwhile.
+    """`faults`: processes are killed meanwhile. `idle_s`: how long brokers are watched without results, in the end.
 
     Everybody comes to the broker that is nearest in the city, and `policy` evens out what follows.
     """
@@ -69,6 +68,7 @@ class EmergencySpec:
     kind: Kind = "nats"
     faults: bool = False
     policy: str = "bad-ldm"
+    idle_s: float = 30.0
 
 
 class Carried(NamedTuple):
@@ -230,7 +230,7 @@ class _Run:
             await self._caught_up()
             await asyncio.sleep(_DELIVERED_S)
             carried = await self._carried_so_far()
-            await asyncio.sleep(_IDLE_S)
+            await asyncio.sleep(self.spec.idle_s)
             idle = await self._carried_so_far()
             looking.cancel()
             walking.cancel()
