@@ -29,7 +29,7 @@ _MOST_RATES = 8000  # of one message
 _NUMBER_BYTES, _FIELD_BYTES = 3, 12  # of a key's number, and of what is around a name, at most
 
 
-class _Client(msgspec.Struct):
+class _Client(msgspec.Struct, gc=False):
     keys: dict[str, None]
     near: Near = ()
 

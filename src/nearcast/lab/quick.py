@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from nearcast.domain.errors import NearcastError
@@ -40,7 +41,7 @@ def run_all(
     try:
         beside = {name: pool.submit(_run, each, root, seed) for name, each in others.items()}
         for name, future in beside.items():
-            future.add_done_callback(lambda _future, name=name: ended(name))
+            future.add_done_callback(partial(_said, ended, name))
         for name, each in live.items():
             with shown(name) as progress:
                 found[name] = _run(each, root, seed, progress)
@@ -54,6 +55,10 @@ def run_all(
     finally:
         pool.shutdown(cancel_futures=True)
     return {name: why for name in experiments if (why := found[name]) is not None}
+
+
+def _said(ended: Ended, name: str, _future: Future[str | None]) -> None:
+    ended(name)
 
 
 def _begin_beside(parent: int) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "dynamoth.reconfiguration"
 _SEEDS = 1000
-_QUICK_SEEDS = 100
+_QUICK_SEEDS = 50
 _SCALES = {  # (faults, quick); with faults leases are short, or a run would take hours
     (False, False): LiveScale(fanout=200, moves=200, audiences=2, lease_s=Timing().lease_s),
     (False, True): LiveScale(fanout=50, moves=30),

@@ -33,7 +33,7 @@ _LINE_BYTES_PER_S = 0.75e6
 _SIZE_BYTES = 1000
 _OUTPUT_BYTES = 1024 * 1024
 _NEAR_S = 0.002
-_FIRST = 18  # publishers
+_FIRST, _QUICK_FIRST = 18, 36  # publishers
 _RESOLUTION, _QUICK_RESOLUTION = 0.03, 0.12
 _FAR_BEYOND = {1: 3, 3: 2}  # times too many; of one server, until what it cannot send exceeds its limit of output
 _COLUMNS = (
@@ -126,9 +126,9 @@ async def _search_publishers(settings: RunSettings, progress: Progress) -> _Rows
                 size=_SIZE_BYTES,
                 site=spec.site(0),
             )
-            resolution = _QUICK_RESOLUTION if settings.quick else _RESOLUTION
+            first, resolution = (_QUICK_FIRST, _QUICK_RESOLUTION) if settings.quick else (_FIRST, _RESOLUTION)
             note = partial(_note, rows, servers, progress)
-            await _most_publishers(probe, _FIRST * servers, _FAR_BEYOND[servers], resolution, note)
+            await _most_publishers(probe, first * servers, _FAR_BEYOND[servers], resolution, note)
     return rows
 
 

@@ -17,7 +17,7 @@ import heapq
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -43,7 +43,8 @@ AREA = "area"
 """The channel's parameter."""
 
 _CLIENTS_AT_ONCE = 20
-_AT_ONCE = 40  # of one connection: who is not answered asks again, so not more than an agent answers in a second
+_PARTIES_AT_ONCE = 5
+_AT_ONCE = 40  # of one connection: who is not answered asks again, so fewer in all than are answered in a second
 _WRITE_S = 0.05
 _LOOK_S = 0.1
 _KEEP_S = 3600.0
@@ -342,8 +343,9 @@ class Followers:
         async with asyncio.TaskGroup() as tasks:
             for each in alone:
                 tasks.create_task(each.register(gate))
-            for party in parties:
-                tasks.create_task(party.register(asked))
+            waiting = iter(parties)
+            for _ in range(_PARTIES_AT_ONCE):
+                tasks.create_task(self._register(waiting, asked))
         ledger.seen.registered_s = time.time()
         for each in alone:
             self._crew.start(each.listen(), f"{each.client.name} listens")
@@ -355,6 +357,12 @@ class Followers:
         await stopped.wait()
         await asyncio.gather(*(party.leave() for party in parties), *(each.leave() for each in alone))
         await self._crew.close()
+
+    @staticmethod
+    async def _register(waiting: Iterator[Party], asked: Sequence[Subscription]) -> None:
+        """One party after the other, as long as there are any."""
+        for party in waiting:
+            await party.register(asked)
 
     async def _tick(self, parties: list[Party]) -> None:
         while True:

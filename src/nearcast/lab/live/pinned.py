@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from nearcast.coordinator import Operator
 from nearcast.domain.errors import ConfigError, FleetError
 from nearcast.domain.load import Resources
 from nearcast.domain.processor import Language, Processor
@@ -71,18 +72,22 @@ class PinnedBroker:
 
     async def _named(self, intervals_ms: Iterable[float]) -> list[str]:
         """A topic that takes so long for each; those of earlier runs are used again."""
-        names: list[str] = []
-        async with operator_of(self._config) as operator:
-            for interval_ms in intervals_ms:
-                number = sum(each.startswith(f"busy-{interval_ms:g}-") for each in names)
-                name = f"busy-{interval_ms:g}-{number}"
-                names.append(name)
+        names: dict[str, float] = {}
+        for interval_ms in intervals_ms:
+            number = sum(each.startswith(f"busy-{interval_ms:g}-") for each in names)
+            names[f"busy-{interval_ms:g}-{number}"] = interval_ms
+
+        async def make(operator: Operator, name: str, interval_ms: float) -> None:
+            code = f"nearcast.testing:busy({interval_ms:g})"
+            await operator.move(name, Strategy.SINGLE, (BROKER,))
+            await operator.process(name, Processor(Language.PYTHON, code, limit_ms=_LIMIT_MS, queue=_QUEUE))
+            self._made[name] = None
+
+        async with operator_of(self._config) as operator, asyncio.TaskGroup() as tasks:
+            for name, interval_ms in names.items():
                 if name not in self._made:
-                    code = f"nearcast.testing:busy({interval_ms:g})"
-                    await operator.move(name, Strategy.SINGLE, (BROKER,))
-                    await operator.process(name, Processor(Language.PYTHON, code, limit_ms=_LIMIT_MS, queue=_QUEUE))
-                    self._made[name] = None
-        return names
+                    tasks.create_task(make(operator, name, interval_ms))
+        return list(names)
 
 
 @contextlib.asynccontextmanager

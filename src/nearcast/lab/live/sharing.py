@@ -26,7 +26,8 @@ class Scale:
     rows of `text_bytes` and more. Then `crowd` subscribers of `crowd_areas` questions, one row each: `clients` of them
     have a connection of their own, the others share `parties`.
 
-    `idle_s`: what is under way anyhow is measured for so long before executions. Everybody renews twice within
+    `idle_s`: what is under way anyhow is measured for so long before executions. `renewals`: after them a whole round
+    of renewals is. Everybody renews twice within
     `lease_s`; an execution that is measured begins when nobody has to for `gap_s`.
     """
 
@@ -37,6 +38,7 @@ class Scale:
     warm_up: int = 60
     executions: int = 7
     idle_s: float = 3.0
+    renewals: bool = True
     lease_s: float = 120.0
     gap_s: float = 8.0
     crowd: int = 1_000_000
@@ -53,7 +55,8 @@ QUICK = Scale(
     warm_up=3,
     executions=3,
     idle_s=1.5,
-    lease_s=20.0,
+    renewals=False,
+    lease_s=60.0,
     gap_s=4.0,
     crowd=10_000,
     crowd_areas=500,
@@ -179,7 +182,7 @@ class _Stage:
         for _ in range(scale.warm_up if clients else 1):
             await self._run(scale.areas, scale.rows, scale.text_bytes, None, _DELIVERY_S)
         runs = await self._runs()
-        idle = await self._idle()
+        idle = await self._idle() if scale.renewals else None
         return Round(factor, fleet.followers, fleet.connections, registration, runs, idle)
 
     async def shrunk(self, heard: Heard) -> Round:
