@@ -31,6 +31,7 @@ TINY = Scale(
     warm_up=1,
     executions=2,
     idle_s=0.5,
+    registrations=2,
     lease_s=16.0,
     gap_s=3.0,
     crowd=400,
@@ -54,7 +55,7 @@ def shared() -> Shared:
             factor,
             200 * factor,
             200,
-            Registration(200 * factor, 0.1 * factor, 0.01 * factor),
+            (Registration(200 * factor, 0.1 * factor, 0.01 * factor),) * 3,
             (run(out_bytes=1e6 * factor),),
         )
         for factor in (1, 10, 100)
@@ -99,9 +100,10 @@ def test_what_became_slower_by_itself_is_not_held_against_sharing() -> None:
 
 def test_registration_that_grows_faster_than_its_subscribers_does_not_hold() -> None:
     first, second, last, again = shared().rounds
-    slow = replace(last, registration=replace(last.registration, took_s=20.0, agent_s=2.0))
-    found = replace(shared(), rounds=(first, second, slow, again))
-    assert [claim.statement for claim in failing(found)] == [REGISTERING.statement, REGISTERING_WORKED.statement]
+    one, slow = last.registrations[0], replace(last.registrations[0], took_s=20.0, agent_s=2.0)
+    for registrations, wrong in (((slow, one, slow), [REGISTERING, REGISTERING_WORKED]), ((one, slow, one), [])):
+        found = replace(shared(), rounds=(first, second, replace(last, registrations=registrations), again))
+        assert [claim.statement for claim in failing(found)] == [each.statement for each in wrong]
 
 
 def test_one_of_the_crowd_who_is_missed_does_not_hold() -> None:

@@ -80,5 +80,8 @@ def _axes(lat: str, lon: str) -> tuple[str, str, str]:
 
 
 def _chord(km: str) -> str:
-    """Negative for a negative distance: nothing is so near."""
-    return f"(2 * sin(least(({km}) / {EARTH_KM}, {math.pi}) / 2))"
+    """Negative for a negative distance: nothing is so near.
+
+    A number with a point is a DECIMAL in SQL, and the quotient of two of those has ten digits behind the point.
+    """
+    return f"(2 * sin(least(CAST({km} AS DOUBLE) / {EARTH_KM}D, {math.pi}D) / 2))"

@@ -203,7 +203,7 @@ def test_a_distance_of_each_ones_own_between_two_datasets_has_cells_for_the_larg
     cells = found.joined.text.partition(SPREAD)[2].partition(" `r` WHERE")[0]
     assert ":__reach1" in cells
     assert "__p.__km" not in cells
-    assert "pow((2 * sin(least((__p.__km)" in found.joined.text, "it is exact in the end"
+    assert "pow((2 * sin(least(CAST(__p.__km AS DOUBLE)" in found.joined.text, "it is exact in the end"
 
 
 def test_what_a_left_join_adds_goes_through_cells_unless_it_is_another_ones_condition() -> None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from nearcast.lab.claim import Claim, Expectation
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
-from nearcast.lab.live.sharing import QUICK, Crowd, Round, Run, Scale, Shared, share
+from nearcast.lab.live.sharing import QUICK, Crowd, Registration, Round, Run, Scale, Shared, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +102,10 @@ def measured(scale: Scale, settings: RunSettings, progress: Progress) -> Outcome
                 ("subscribers", "seconds", "microseconds_each", "agent_cpu_s"),
                 tuple(
                     (each.followers, round(each.took_s, 3), round(1e6 * each.took_s / each.followers, 1), each.agent_s)
-                    for each in (*(one.registration for one in found.rounds), found.crowd.registration)
-                    if each.followers
+                    for each in (
+                        *(each for one in found.rounds for each in one.registrations),
+                        found.crowd.registration,
+                    )
                 ),
             ),
         },
@@ -126,13 +128,21 @@ def judged(found: Shared) -> tuple[Claim, ...]:
     def worked(runs: Sequence[Run]) -> float:
         return fmean(run.broker_cpu_s + run.agent_cpu_s for run in runs)  # few milliseconds: a mean has less noise
 
-    few, many = more[0].registration, last.registration
+    few, many = more[0].registrations, last.registrations
+    times = many[0].followers / few[0].followers
+
+    def took_s(registrations: Sequence[Registration]) -> float:
+        return median(each.took_s for each in registrations)
+
+    def agent_s(registrations: Sequence[Registration]) -> float:
+        return median(each.agent_s for each in registrations)
+
     return (
         SPARK.judge(worst(lambda run: run.execution.took_s)),
         SPARK_WORKED.judge(worst(lambda run: run.pipeline_cpu_s)),
         INCOMING.judge(worst(lambda run: run.results_in_bytes)),
-        REGISTERING.judge(_exponent(few.took_s, many.took_s, many.followers / few.followers)),
-        REGISTERING_WORKED.judge(_exponent(few.agent_s, many.agent_s, many.followers / few.followers)),
+        REGISTERING.judge(_exponent(took_s(few), took_s(many), times)),
+        REGISTERING_WORKED.judge(_exponent(agent_s(few), agent_s(many), times)),
         SENT.judge(_exponent(sent(base), sent(last.runs), last.followers / first.followers)),
         WORKED.judge(_exponent(worked(base), worked(last.runs), last.followers / first.followers)),
         COUNTED.judge(crowd.counted / crowd.followers),
@@ -238,8 +248,8 @@ def _draw(found: Shared, figure: "Figure") -> None:
     traffic.loglog(followers, sent, marker="s", label="sent by it")
     traffic.set(xlabel="subscribers", ylabel="bytes per execution", title="broker")
     traffic.legend(fontsize="small")
-    registered = [*(each.registration for each in rounds), found.crowd.registration]
-    registering.loglog([each.followers for each in registered], [each.took_s for each in registered], marker="o")
+    registered = [*(each for one in rounds for each in one.registrations), found.crowd.registration]
+    registering.loglog([each.followers for each in registered], [each.took_s for each in registered], "o")
     registering.set(xlabel="subscribers registered", ylabel="seconds", title="registration")
 
 

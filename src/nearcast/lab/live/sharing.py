@@ -5,6 +5,7 @@ own; connections are shared by all but the clients that are counted as such.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,9 +27,9 @@ class Scale:
     rows of `text_bytes` and more. Then `crowd` subscribers of `crowd_areas` questions, one row each: `clients` of them
     have a connection of their own, the others share `parties`.
 
-    `idle_s`: what is under way anyhow is measured for so long before executions. `renewals`: after them a whole round
-    of renewals is. Everybody renews twice within
-    `lease_s`; an execution that is measured begins when nobody has to for `gap_s`.
+    Who comes for another factor registers `registrations` times, and leaves in between. `idle_s`: what is under way
+    anyhow is measured for so long before executions; `renewals`: after them a whole round of renewals is. Everybody
+    renews twice within `lease_s`; an execution that is measured begins when nobody has to for `gap_s`.
     """
 
     areas: int = 200
@@ -39,6 +40,7 @@ class Scale:
     executions: int = 7
     idle_s: float = 3.0
     renewals: bool = True
+    registrations: int = 3
     lease_s: float = 120.0
     gap_s: float = 8.0
     crowd: int = 1_000_000
@@ -56,6 +58,7 @@ QUICK = Scale(
     executions=3,
     idle_s=1.5,
     renewals=False,
+    registrations=1,
     lease_s=60.0,
     gap_s=4.0,
     crowd=10_000,
@@ -106,12 +109,14 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """So many subscribers of the same questions. `again`: after there had been more."""
+    """So many subscribers of the same questions. `again`: after there had been more. `registrations`: those who came
+    for it, every time that they did.
+    """
 
     factor: int
     followers: int
     connections: int
-    registration: Registration
+    registrations: tuple[Registration, ...]
     runs: tuple[Run, ...]
     idle: Idle | None = None
     again: bool = False
@@ -176,14 +181,29 @@ class _Stage:
         more = factor * scale.areas - fleet.followers
         clients = range(scale.areas) if not fleet.groups else ()
         parties = () if clients else (PartySpec(0, scale.areas),) * (more // scale.areas)
-        before = await fleet.used()
-        group = await fleet.follow(f"x{factor}", areas=scale.areas, rows=scale.rows, clients=clients, parties=parties)
-        registration = _registration([group], (await fleet.used()).since(before))
+        registrations: list[Registration] = []
+        name = f"x{factor}"
+        for _ in range(1 if clients else scale.registrations):
+            if registrations:
+                await self._left(name)
+            before = await fleet.used()
+            group = await fleet.follow(name, areas=scale.areas, rows=scale.rows, clients=clients, parties=parties)
+            registrations.append(_registration([group], (await fleet.used()).since(before)))
         for _ in range(scale.warm_up if clients else 1):
             await self._run(scale.areas, scale.rows, scale.text_bytes, None, _DELIVERY_S)
         runs = await self._runs()
         idle = await self._idle() if scale.renewals else None
-        return Round(factor, fleet.followers, fleet.connections, registration, runs, idle)
+        return Round(factor, fleet.followers, fleet.connections, tuple(registrations), runs, idle)
+
+    async def _left(self, name: str) -> None:
+        """Returns when the agent has heard all of them go."""
+        fleet = self._fleet
+        await fleet.leave(name)
+        until_s = time.monotonic() + _DELIVERY_S
+        while sum((await fleet.mustered()).values()) > fleet.followers:
+            if time.monotonic() > until_s:
+                raise FleetError(f"the agent counts more followers than the {fleet.followers} who stayed")
+            await asyncio.sleep(_SETTLE_S)
 
     async def shrunk(self, heard: Heard) -> Round:
         """The first ones alone once more: what has changed by itself is seen in it."""
@@ -192,8 +212,8 @@ class _Stage:
         _, *others = fleet.groups
         await fleet.leave(*others)
         await self._run(self._scale.areas, self._scale.rows, self._scale.text_bytes, None, _DELIVERY_S)
-        factor, none = self._scale.factors[0], Registration(0, 0.0, 0.0)
-        return Round(factor, fleet.followers, fleet.connections, none, await self._runs(), again=True)
+        factor = self._scale.factors[0]
+        return Round(factor, fleet.followers, fleet.connections, (), await self._runs(), again=True)
 
     async def crowd(self, heard: Heard) -> Crowd:
         fleet, scale = self._fleet, self._scale
