@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from nearcast.fleet.timer import Timers
 from nearcast.fleet.wan import WanEmulator
 from nearcast.transport.endpoint import Endpoint, Tls
 
-LATE_S = 0.08  # what a busy machine may add to any of the times below
+LATE_S = 0.08  # what a busy machine may add to the times below
+TIMES = 6  # and how often it may add more, before it is the emulator that is late
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -103,13 +105,24 @@ async def crossing_s(sender: Streams, receiver: Streams, data: bytes = b"x") -> 
     return time.monotonic() - started_s
 
 
+async def takes(least_s: float, most_s: float, doing: Callable[[], Awaitable[object]]) -> None:
+    """Whenever it is done it takes no less, and, unless the machine is busy each time, no more."""
+    took_s: list[float] = []
+    while not took_s or min(took_s) >= most_s + LATE_S:
+        assert len(took_s) < TIMES, took_s
+        started_s = time.monotonic()
+        await doing()
+        took_s.append(time.monotonic() - started_s)
+        assert took_s[-1] >= least_s
+
+
 def test_bytes_take_the_delay_each_way(on_loop: Run) -> None:
     async def scenario() -> None:
         async with stage(Shape(0.05)) as it:
             client, broker = await it.both()
             for _ in range(3):
                 for pair in ((client, broker), (broker, client)):
-                    assert 0.05 <= await crossing_s(*pair) < 0.05 + LATE_S
+                    await takes(0.05, 0.05, partial(crossing_s, *pair))
 
     on_loop(scenario())
 
@@ -117,11 +130,13 @@ def test_bytes_take_the_delay_each_way(on_loop: Run) -> None:
 def test_connecting_costs_the_round_trips_that_it_would(on_loop: Run) -> None:
     async def scenario() -> None:
         async with stage(Shape(0.05)) as it:
-            started_s = time.monotonic()
-            client, broker = await it.both()
-            broker[1].write(b"INFO")
-            await client[0].readexactly(4)
-            assert 0.2 <= time.monotonic() - started_s < 0.2 + LATE_S
+
+            async def greet() -> None:
+                client, broker = await it.both()
+                broker[1].write(b"INFO")
+                await client[0].readexactly(4)
+
+            await takes(0.2, 0.2, greet)
 
     on_loop(scenario())
 
@@ -154,10 +169,10 @@ def test_jitter_varies_between_its_bounds(on_loop: Run) -> None:
     async def scenario() -> None:
         async with stage(Shape(0.01, jitter_s=0.05)) as it:
             client, broker = await it.both()
-            times_s = [await crossing_s(client, broker) for _ in range(15)]
-            assert min(times_s) >= 0.01
-            assert max(times_s) < 0.06 + LATE_S
-            assert max(times_s) - min(times_s) > 0.015
+            times_s = sorted([await crossing_s(client, broker) for _ in range(15)])
+            assert times_s[0] >= 0.01
+            assert times_s[-TIMES] < 0.06 + LATE_S
+            assert times_s[-1] - times_s[0] > 0.015
 
     on_loop(scenario())
 
@@ -166,7 +181,7 @@ def test_a_long_delay_does_not_limit_throughput(on_loop: Run) -> None:
     async def scenario() -> None:
         async with stage(Shape(0.1)) as it:
             client, broker = await it.both()
-            assert await crossing_s(client, broker, bytes(5_000_000)) < 2.0
+            await takes(0.1, 1.9, partial(crossing_s, client, broker, bytes(5_000_000)))
 
     on_loop(scenario())
 
@@ -175,13 +190,11 @@ def test_all_connections_of_a_link_share_its_bandwidth(on_loop: Run) -> None:
     async def scenario() -> None:
         async with stage(Shape(0.01, bytes_per_s=1_000_000)) as it:
             pairs = [await it.both() for _ in range(3)]
-            started_s = time.monotonic()
-            await asyncio.gather(*(crossing_s(*pair, bytes(150_000)) for pair in pairs))
-            assert 0.45 <= time.monotonic() - started_s < 0.6 + LATE_S
-            started_s = time.monotonic()
+            await takes(0.45, 0.6, lambda: asyncio.gather(*(crossing_s(*pair, bytes(150_000)) for pair in pairs)))
             client, broker = pairs[0]
-            await asyncio.gather(*(crossing_s(*way, bytes(300_000)) for way in ((client, broker), (broker, client))))
-            assert 0.3 <= time.monotonic() - started_s < 0.4 + LATE_S, "each direction has its own"
+            # Each direction has its own.
+            ways = ((client, broker), (broker, client))
+            await takes(0.3, 0.4, lambda: asyncio.gather(*(crossing_s(*way, bytes(300_000)) for way in ways)))
 
     on_loop(scenario())
 
@@ -193,9 +206,10 @@ def test_what_comes_first_in_a_long_transfer_arrives_first(on_loop: Run) -> None
             started_s = time.monotonic()
             client[1].write(bytes(100_000))
             await broker[0].readexactly(1000)
-            assert time.monotonic() - started_s < 0.02 + LATE_S
+            first_s = time.monotonic() - started_s
             await broker[0].readexactly(99_000)
             assert time.monotonic() - started_s >= 0.5
+            assert first_s < 0.25
 
     on_loop(scenario())
 
@@ -209,7 +223,7 @@ def test_a_changed_shape_holds_at_once_and_reorders_nothing(on_loop: Run) -> Non
             it.emulator.shape("here", "b1", Shape(0.01))
             client[1].write(b"b")
             assert await broker[0].readexactly(2) == b"ab"
-            assert await crossing_s(client, broker) < 0.01 + LATE_S
+            await takes(0.01, 0.01, partial(crossing_s, client, broker))
             it.emulator.shape("here", "b1", Shape(0.01, bytes_per_s=100_000))
             assert await crossing_s(client, broker, bytes(30_000)) >= 0.3
 
@@ -404,16 +418,11 @@ def test_each_site_has_its_own_distance_to_a_real_server(on_loop: Run, tmp_path:
         server = await Server.start(spec, tmp_path)
         emulator = WanEmulator(random.Random(1))
         try:
-            times_s = []
             for site, delay_s in (("near", 0.01), ("far", 0.06)):
                 at = await emulator.open(site, "b1", server.endpoint, Shape(delay_s))
                 assert (at.user, at.password) == ("alice", "secret")
-                started_s = time.monotonic()
-                await ask(at, server.pid)
-                times_s.append(time.monotonic() - started_s)
-            # Connecting, and three questions with an answer each, of which the first starts while connecting.
-            for took_s, delay_s in zip(times_s, (0.01, 0.06), strict=True):
-                assert 8 * delay_s <= took_s < 8 * delay_s + LATE_S
+                # Connecting, and three questions with an answer each, of which the first starts while connecting.
+                await takes(8 * delay_s, 8 * delay_s, partial(ask, at, server.pid))
             with pytest.raises(ConfigError, match="from 'near' to 'b1' is open already"):
                 await emulator.open("near", "b1", server.endpoint, Shape(0.01))
             with pytest.raises(ConfigError, match="no link from 'near' to 'b2'; links are near to b1, far to b1"):

@@ -1,4 +1,4 @@
-"""One function over many seeds, on several processes or on Spark."""
+"""One function over many seeds, on several processes or on Spark; the only place in the lab that makes workers."""
 
 import multiprocessing
 import os
@@ -71,18 +71,23 @@ def map_seeds(
     if min(jobs, len(seeds)) <= 1:
         return _map_here(run_seed, seeds, progress, doing)
 
-    others = multiprocessing.active_children()
-    # spawn: a fork copies the threads' locks of whoever calls, and a forked event loop with them.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(
-        min(jobs, len(seeds)), mp_context=context, initializer=begin_worker, initargs=(os.getpid(),)
-    )
-    try:
+    with workers(min(jobs, len(seeds))) as pool:
         futures: dict[Future[T], int] = {pool.submit(run_seed, seed): seed for seed in seeds}
         for done, future in enumerate(as_completed(futures), start=1):
             _raise_with_seed(future, futures)
             progress(done, len(seeds), doing)
         return [future.result() for future in futures]
+
+
+@contextmanager
+def workers(count: int, *, nice: int = 0) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with this one, and in the middle of what they do when the body is left by an exception."""
+    others = multiprocessing.active_children()
+    # spawn: a fork copies the threads' locks of whoever calls, and a forked event loop with them.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker, initargs=(os.getpid(), nice))
+    try:
+        yield pool
     except BaseException:
         for worker in multiprocessing.active_children():
             if worker not in others:
@@ -109,9 +114,9 @@ def _map_here(run_seed: Callable[[int], T], seeds: Sequence[int], progress: Prog
     return results
 
 
-def begin_worker(parent: int) -> None:
-    """In a process that works for `parent`."""
+def _begin_worker(parent: int, nice: int) -> None:
     die_with_parent(parent)
+    os.nice(nice)
     # Ctrl-C reaches the workers too. Without this each of them prints a traceback of its own.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

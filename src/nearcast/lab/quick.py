@@ -4,10 +4,8 @@ Those on real servers are measured one after the other. The others need only pro
 meanwhile: they run in a second process, of the lowest priority.
 """
 
-import multiprocessing
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from functools import partial
@@ -15,8 +13,10 @@ from pathlib import Path
 
 from nearcast.domain.errors import NearcastError
 from nearcast.lab.experiment import Experiment, Progress, RunSettings, silent
-from nearcast.lab.fanout import available_jobs, begin_worker
+from nearcast.lab.fanout import available_jobs, workers
 from nearcast.lab.result import run_directory, write_result
+
+_LOWEST = 19
 
 Ended = Callable[[str], None]
 """Told the name of an experiment that has ended, in any order and from any thread."""
@@ -34,11 +34,7 @@ def run_all(
     live = {name: each for name, each in experiments.items() if each.modes[0] == "live"}
     others = {name: each for name, each in experiments.items() if name not in live}
     found: dict[str, str | None] = {}
-    ours = multiprocessing.active_children()
-    # spawn: a fork would copy the locks of whatever runs here by then.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin_beside, initargs=(os.getpid(),))
-    try:
+    with workers(1, nice=_LOWEST) as pool:
         beside = {name: pool.submit(_run, each, root, seed) for name, each in others.items()}
         for name, future in beside.items():
             future.add_done_callback(partial(_said, ended, name))
@@ -47,23 +43,11 @@ def run_all(
                 found[name] = _run(each, root, seed, progress)
             ended(name)
         found |= {name: _waited_for(future) for name, future in beside.items()}
-    except BaseException:
-        for worker in multiprocessing.active_children():
-            if worker not in ours:
-                worker.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
     return {name: why for name in experiments if (why := found[name]) is not None}
 
 
 def _said(ended: Ended, name: str, _future: Future[str | None]) -> None:
     ended(name)
-
-
-def _begin_beside(parent: int) -> None:
-    begin_worker(parent)
-    os.nice(19)
 
 
 def _run(experiment: Experiment, root: Path, seed: int, progress: Progress = silent) -> str | None:

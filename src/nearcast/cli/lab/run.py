@@ -31,7 +31,7 @@ def run_experiment(
         int | None,
         typer.Option(min=1, help="How many seeds, from --seed on; by default as many as the experiment asks for."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, the same rules; within a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, the same rules; within minutes.")] = False,
     faults: Annotated[bool, typer.Option("--faults", help="With crashes, cuts, pauses and partitions.")] = False,
     elastic: Annotated[bool, typer.Option("--elastic", help="With servers that come and go.")] = False,
     brokers: Annotated[
