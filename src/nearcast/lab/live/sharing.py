@@ -162,7 +162,7 @@ async def _share(scale: Scale, kind: str, seed: int, heard: Heard) -> Shared:
     async with ChannelFleet.running(kind, scale.lease_s, heard) as fleet:
         stage = _Stage(fleet, scale, seed)
         rounds = [await stage.grown(factor, heard) for factor in scale.factors]
-        rounds.append(await stage.shrunk(heard))
+        rounds += [await stage.shrunk(factor, heard) for factor in reversed(scale.factors[:-1])]
         await fleet.leave(*fleet.groups)
         crowd = await stage.crowd(heard)
         return Shared(tuple(rounds), crowd, fleet.wrong)
@@ -205,14 +205,12 @@ class _Stage:
                 raise FleetError(f"the agent counts more followers than the {fleet.followers} who stayed")
             await asyncio.sleep(_SETTLE_S)
 
-    async def shrunk(self, heard: Heard) -> Round:
-        """The first ones alone once more: what has changed by itself is seen in it."""
+    async def shrunk(self, factor: int, heard: Heard) -> Round:
+        """Without those who came last: what has changed by itself is seen in it."""
         fleet = self._fleet
-        heard("the first subscribers again")
-        _, *others = fleet.groups
-        await fleet.leave(*others)
+        heard(f"{factor * self._scale.areas} subscribers again")
+        await self._left([*fleet.groups][-1])
         await self._run(self._scale.areas, self._scale.rows, self._scale.text_bytes, None, _DELIVERY_S)
-        factor = self._scale.factors[0]
         return Round(factor, fleet.followers, fleet.connections, (), await self._runs(), again=True)
 
     async def crowd(self, heard: Heard) -> Crowd:
