@@ -62,7 +62,8 @@ def shared() -> Shared:
     )
     registration, memory = Registration(1000, 1.0, 1.0), Memory(1, 1, 1, 1)
     crowd = Crowd(1000, 10, 20, 100, 1000, 1000, 1000, 1000, 0, registration, registration, (run(),), memory, memory)
-    return Shared((*rounds, replace(rounds[0], again=True)), crowd, 0)
+    again = tuple(replace(each, registrations=(), again=True) for each in reversed(rounds[:-1]))
+    return Shared((*rounds, *again), crowd, 0)
 
 
 def failing(found: Shared) -> list[Claim]:
@@ -70,8 +71,8 @@ def failing(found: Shared) -> list[Claim]:
 
 
 def with_last(found: Shared, each: Run) -> Shared:
-    first, second, last, again = found.rounds
-    return replace(found, rounds=(first, second, replace(last, runs=(each,)), again))
+    first, second, last, *again = found.rounds
+    return replace(found, rounds=(first, second, replace(last, runs=(each,)), *again))
 
 
 def test_what_is_shared_holds() -> None:
@@ -92,17 +93,26 @@ def test_an_execution_that_costs_more_with_more_subscribers_does_not_hold(each: 
 
 
 def test_what_became_slower_by_itself_is_not_held_against_sharing() -> None:
-    first, second, last, again = shared().rounds
-    slower = replace(again, runs=(run(took_s=1.4),))
-    found = replace(shared(), rounds=(first, second, replace(last, runs=(run(took_s=1.3, out_bytes=1e8),)), slower))
-    assert failing(found) == []
+    first, second, last, *again = shared().rounds
+    last = replace(last, runs=(run(took_s=1.3, out_bytes=1e8),))
+    slower = [replace(each, runs=(run(took_s=1.4),)) for each in again]
+    assert failing(replace(shared(), rounds=(first, second, last, *slower))) == []
+
+
+@pytest.mark.parametrize(("afterwards_s", "wrong"), [(1.0, []), (1.5, [SPARK.statement])])
+def test_what_is_slow_with_10x_is_so_again_on_the_way_down(afterwards_s: float, wrong: list[str]) -> None:
+    first, second, last, second_again, first_again = shared().rounds
+    slow = replace(second, runs=(run(took_s=1.0), run(took_s=1.5), run(took_s=1.5)))
+    again = replace(second_again, runs=(run(took_s=afterwards_s),) * 2)
+    found = replace(shared(), rounds=(first, slow, last, again, first_again))
+    assert [claim.statement for claim in failing(found)] == wrong
 
 
 def test_registration_that_grows_faster_than_its_subscribers_does_not_hold() -> None:
-    first, second, last, again = shared().rounds
+    first, second, last, *again = shared().rounds
     one, slow = last.registrations[0], replace(last.registrations[0], took_s=20.0, agent_s=2.0)
     for registrations, wrong in (((slow, one, slow), [REGISTERING, REGISTERING_WORKED]), ((one, slow, one), [])):
-        found = replace(shared(), rounds=(first, second, replace(last, registrations=registrations), again))
+        found = replace(shared(), rounds=(first, second, replace(last, registrations=registrations), *again))
         assert [claim.statement for claim in failing(found)] == [each.statement for each in wrong]
 
 
