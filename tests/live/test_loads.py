@@ -24,7 +24,7 @@ from tests.live.conftest import Fleet
 PAYLOAD = bytes(1000 - HEADER_BYTES)
 RATE_HZ = 100.0
 FANOUT = 3
-SETTLED_S = 6.0
+WITHIN_S = 40.0
 CAPACITY = 2_000_000
 
 Publish = Callable[[], Any]
@@ -91,6 +91,35 @@ async def ask(fleet: Fleet, *command: str) -> dict[str, Any]:
     return {each.get("topic") or each["name"]: each for each in found.json}
 
 
+def what_is_wrong(topics: dict[str, Any], brokers: dict[str, Any], owner: str) -> list[object]:
+    """In what is reported now: a busy machine makes up in one second for what it did not publish in another."""
+    if topics.keys() != {"ours", "mixed", "theirs", "quiet"}:
+        return [[*topics]]
+    every, one_more = FANOUT * RATE_HZ, (FANOUT + 1) * RATE_HZ
+    expected = {
+        "ours": (near(RATE_HZ), near(every), near(1e3 * RATE_HZ), near(1e3 * every), 2, FANOUT),
+        "mixed": (near(RATE_HZ), near(one_more), near(1e3 * RATE_HZ), near(1e3 * one_more), 2, FANOUT + 1),
+        "theirs": (near(RATE_HZ), near(one_more), near(1e3 * RATE_HZ), near(1e3 * one_more), 1, FANOUT + 1),
+        "quiet": (0.0, 0.0, 0.0, 0.0, 0, 1),
+    }
+    names = ("publications_hz", "deliveries_hz", "bytes_in_per_s", "bytes_out_per_s", "publishers", "subscribers")
+    found = {topic: tuple(each[name] for name in names) for topic, each in topics.items()}
+    wrong: list[object] = [(topic, found[topic]) for topic in expected if found[topic] != expected[topic]]
+    at = [each["broker"] for each in topics["ours"]["loads"]]
+    loads = [each["load"] for each in brokers.values()]
+    sent = sum(load["out_bytes_per_s"] for load in loads)
+    right = (
+        at == [owner],
+        sum(load["topics"] for load in loads) == 4,
+        sent == near(1e3 * (every + 2 * one_more)),
+        sum(load["counted_bytes_per_s"] for load in loads) == near(sent),
+        all(load["capacity_bytes_per_s"] == CAPACITY for load in loads),
+        all(load["load_ratio"] == pytest.approx(load["out_bytes_per_s"] / CAPACITY, abs=1e-3) for load in loads),
+        all(load["age_s"] < 3 for load in loads),
+    )
+    return wrong if all(right) else [*wrong, right, at, loads]
+
+
 def test_known_traffic_is_reported_as_it_is(fleet: Fleet, kind: str) -> None:
     asyncio.run(known_traffic(fleet, kind))
 
@@ -98,7 +127,7 @@ def test_known_traffic_is_reported_as_it_is(fleet: Fleet, kind: str) -> None:
 async def known_traffic(fleet: Fleet, kind: str) -> None:
     config = load_config(fleet.config)
     crew = Crew()
-    async with asyncio.timeout(60), AsyncExitStack() as stack:
+    async with asyncio.timeout(90), AsyncExitStack() as stack:
         clients: list[Client] = [await stack.enter_async_context(open_client(config)) for _ in range(FANOUT + 2)]
         await stack.enter_async_context(plain_client(config, kind, "mixed"))
         plain_publish = await stack.enter_async_context(plain_client(config, kind, "theirs"))
@@ -110,35 +139,13 @@ async def known_traffic(fleet: Fleet, kind: str) -> None:
             for client in clients[FANOUT:]:
                 crew.start(pace(lambda c=client, t=topic: c.publish(t, PAYLOAD), RATE_HZ / 2), topic)  # type: ignore[misc]
         crew.start(pace(plain_publish, RATE_HZ), "a plain publisher")
-        await asyncio.sleep(SETTLED_S)
-        topics, brokers = await ask(fleet, "topic", "list"), await ask(fleet, "broker", "list")
+        until_s = time.monotonic() + WITHIN_S
+        while wrong := what_is_wrong(
+            await ask(fleet, "topic", "list"), await ask(fleet, "broker", "list"), config.ring.owner("ours")
+        ):
+            assert time.monotonic() < until_s, wrong
         shown = await asyncio.to_thread(fleet.run, "broker", "list")
         await crew.close()
-
-        ours, mixed, theirs, quiet = (topics[name] for name in ("ours", "mixed", "theirs", "quiet"))
-        assert (ours["publications_hz"], ours["deliveries_hz"]) == (near(RATE_HZ), near(FANOUT * RATE_HZ))
-        assert (ours["bytes_in_per_s"], ours["bytes_out_per_s"]) == (near(1e3 * RATE_HZ), near(3e3 * RATE_HZ))
-        assert (ours["publishers"], ours["subscribers"]) == (2, FANOUT)
-        assert [each["broker"] for each in ours["loads"]] == [config.ring.owner("ours")]
-
-        assert (mixed["publications_hz"], mixed["deliveries_hz"]) == (near(RATE_HZ), near((FANOUT + 1) * RATE_HZ))
-        assert (mixed["bytes_out_per_s"], mixed["subscribers"]) == (near(4e3 * RATE_HZ), FANOUT + 1)
-
-        assert (theirs["publications_hz"], theirs["publishers"]) == (near(RATE_HZ), 1)
-        assert (theirs["deliveries_hz"], theirs["subscribers"]) == (near((FANOUT + 1) * RATE_HZ), FANOUT + 1)
-        assert (theirs["bytes_in_per_s"], theirs["bytes_out_per_s"]) == (near(1e3 * RATE_HZ), near(4e3 * RATE_HZ))
-
-        assert (quiet["deliveries_hz"], quiet["subscribers"], quiet["publishers"]) == (0.0, 1, 0)
-
-        loads = [each["load"] for each in brokers.values()]
-        assert sum(load["topics"] for load in loads) == 4
-        sent = sum(load["out_bytes_per_s"] for load in loads)
-        assert sent == near(11e3 * RATE_HZ)
-        assert sum(load["counted_bytes_per_s"] for load in loads) == near(sent)
-        for load in loads:
-            assert load["capacity_bytes_per_s"] == CAPACITY
-            assert load["load_ratio"] == pytest.approx(load["out_bytes_per_s"] / CAPACITY, abs=1e-3)
-            assert load["age_s"] < 3
         assert "of what it can" in " ".join(shown.out.split())
 
         until_s = time.monotonic() + 10

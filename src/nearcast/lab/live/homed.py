@@ -13,7 +13,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +51,7 @@ _DRAIN_S = 3.0
 _PATHS_S = 3.0  # agents beat once a second: then they are connected to all they forward to
 _PROBES = 8
 _GRACE_S = 10.0
+_QUIET_S = 0.003  # later than that by itself, per link, and it is the machine that is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +65,28 @@ class Homing:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Each publisher publishes each of its topics so often a second, for so long; all delays are times `factor`."""
+    """Each publisher publishes each of its topics so often a second, for so long; all delays are times `factor`. While
+    the emulator is late by itself, which says that the machine has other things to do, up to `most` times; what counts
+    is the time when it was least so.
+    """
 
     rate_hz: float
     lasting_s: float
     factor: float = 1.0
+    most: int = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
     """Of one run: the delay of each publication of the pattern, the mean over messages and over all others who heard
     them, and how many of those there were. `crossing_s`: by how much the emulator delays more than it is told, per
-    link, measured meanwhile.
+    link, measured meanwhile. `times`: how often it was measured.
     """
 
     delay_s: Floats
     heard: int
     crossing_s: float
+    times: int = 1
 
 
 def lived(
@@ -95,6 +101,7 @@ class _Lived:
         self._area, self._kind, self._pace, self._factor = area, kind, pace, pace.factor
         self._servers = len(area.servers)
         self._pattern = Pattern.of(area)
+        self._publications = list(zip(self._pattern.client.tolist(), self._pattern.topic.tolist(), strict=True))
         self._fleet = self._spec()
         self._brokers, self._cloud = self._fleet.brokers[:-1], self._fleet.brokers[-1]
         self._topics = [f"t{number}" for number in range(len(area.spool))]
@@ -151,20 +158,27 @@ class _Lived:
             client.set_home(self._brokers[home])
         if not self._subscriptions:
             await self._subscribe()
-        publications = list(zip(self._pattern.client.tolist(), self._pattern.topic.tolist(), strict=True))
-        self._late_s = [[] for _ in publications]
-        self._run += 1
         async with asyncio.TaskGroup() as group:  # the first one finds its way, and loads the processor
-            for at, (client, topic) in enumerate(publications):
+            for at, (client, topic) in enumerate(self._publications):
                 group.create_task(self._publish(at, client, topic, run=0))
         await self._settled(homing)
         probes = await self._probes(config, homing)
         await asyncio.sleep(_PATHS_S)
         await self._shape(wan, self._far(homing))
+        told = [await self._told(probes, homing)]
+        while told[-1].crossing_s > _QUIET_S and len(told) < self._pace.most:
+            told.append(await self._told(probes, homing))
+        for _, link in probes:
+            await link.close()
+        return replace(min(told, key=lambda each: each.crossing_s), times=len(told))
+
+    async def _told(self, probes: list[tuple[int, Link]], homing: Homing) -> Told:
+        self._late_s = [[] for _ in self._publications]
+        self._run += 1
         excess = asyncio.create_task(self._excess_s(probes, homing))
         async with asyncio.TaskGroup() as group:
-            for at, (client, topic) in enumerate(publications):
-                group.create_task(self._keep_publishing(at, client, topic, at / len(publications)))
+            for at, (client, topic) in enumerate(self._publications):
+                group.create_task(self._keep_publishing(at, client, topic, at / len(self._publications)))
         await asyncio.sleep(_DRAIN_S + 4 * self._factor * self._area.cloud_s)
         delay_s = np.array([np.mean(each) if each else np.nan for each in self._late_s])
         return Told(delay_s, sum(map(len, self._late_s)), await excess)
@@ -273,12 +287,10 @@ class _Lived:
         """By round trips while everybody publishes: the mean, per crossing."""
         home_s = self._factor * self._area.home_s(homing.home)
         found: list[float] = []
-        until_s = time.monotonic() + self._pace.lasting_s / 2
+        until_s = time.monotonic() + self._pace.lasting_s
         while time.monotonic() < until_s:
             for number, link in probes:
                 begun_s = time.monotonic()
                 await link.flush()
                 found.append((time.monotonic() - begun_s) / 2 - float(home_s[number]))
-        for _, link in probes:
-            await link.close()
         return float(np.mean(found))
