@@ -109,7 +109,7 @@ class _Lived:
         self._subscriptions: list[tuple[int, Subscription]] = []  # of which client
         self._history = History()
         self._recorder = Recorder(self._history, time.time)
-        self._run = 0
+        self._run = 1  # 0 is what is sent before any
         self._ways: dict[tuple[str, str], float] = {}  # as the emulator was last told
         self._late_s: list[list[float]] = []
 
