@@ -31,6 +31,7 @@ TINY = Scale(
     warm_up=1,
     executions=2,
     idle_s=0.5,
+    idles=2,
     registrations=2,
     lease_s=16.0,
     gap_s=3.0,
