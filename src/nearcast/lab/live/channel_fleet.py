@@ -38,6 +38,7 @@ from nearcast.pipeline.progress import folder_of, progress_of
 from nearcast.pipeline.results import Results
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.store.store import Store
+from nearcast.transport.access import Role
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import Config, load_config
 
@@ -116,7 +117,7 @@ class ChannelFleet:
                 await until_led(config, config.brokers)
                 (folder / "in").mkdir()
                 feed = Feed(_REPORTS.name, _REPORTS.id, f"file:{folder / 'in'}", _REPORTS.name)
-                counters = counters_of(config.brokers[BROKER], agent="lab", clock=SystemClock())
+                counters = counters_of(config.acting(Role.AGENT).brokers[BROKER], agent="lab", clock=SystemClock())
                 assert counters is not None
                 async with pipeline_store_of(config) as store:
                     tables = await create_datasets(store, config, [_REPORTS], [feed])

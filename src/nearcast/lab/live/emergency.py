@@ -39,6 +39,7 @@ from nearcast.pipeline.progress import folder_of, kept_of, progress_of
 from nearcast.pipeline.stored import pipeline_store_of
 from nearcast.pipeline.tables import Table
 from nearcast.store.store import Store
+from nearcast.transport.access import Role
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import Config, load_config
 
@@ -314,7 +315,7 @@ class _Run:
 
     async def _carried_so_far(self) -> tuple[float, Counts]:
         found: Counts = {}
-        for broker, at in self.fleet.config.brokers.items():
+        for broker, at in self.fleet.config.acting(Role.AGENT).brokers.items():
             counters = counters_of(at, agent="lab", clock=SystemClock())
             assert counters is not None
             totals = await counters.totals()
