@@ -212,7 +212,7 @@ async def test_who_waits_for_an_answer_is_told_at_once_when_the_server_dies(tmp_
         await server.kill()
         with pytest.raises(StoreDown, match=r"'k'.* was lost before it answered: it may have been done, or may yet be"):
             await asking
-        assert time.monotonic() - began_s < PATIENCE_S
+        assert time.monotonic() - began_s < PATIENCE_S / 2
 
 
 async def test_a_frozen_server_that_takes_nothing_more_holds_nobody_up(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_a_frozen_server_that_takes_nothing_more_holds_nobody_up(tmp_path:
         outcomes = await asyncio.gather(*puts, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [StoreDown] * 12
         await store.close()
-        assert time.monotonic() - began_s < 4 * PATIENCE_S
+        assert time.monotonic() - began_s < 2 * PATIENCE_S
 
 
 async def test_whatever_happens_the_library_logs_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -169,10 +169,13 @@ def test_jitter_varies_between_its_bounds(on_loop: Run) -> None:
     async def scenario() -> None:
         async with stage(Shape(0.01, jitter_s=0.05)) as it:
             client, broker = await it.both()
-            times_s = sorted([await crossing_s(client, broker) for _ in range(15)])
-            assert times_s[0] >= 0.01
-            assert times_s[-TIMES] < 0.06 + LATE_S
-            assert times_s[-1] - times_s[0] > 0.015
+            highest_s: list[float] = []
+            while not highest_s or min(highest_s) >= 0.06 + LATE_S:
+                assert len(highest_s) < TIMES, highest_s
+                times_s = [await crossing_s(client, broker) for _ in range(15)]
+                highest_s.append(max(times_s))
+                assert min(times_s) >= 0.01
+                assert max(times_s) - min(times_s) > 0.015
 
     on_loop(scenario())
 
@@ -203,13 +206,15 @@ def test_what_comes_first_in_a_long_transfer_arrives_first(on_loop: Run) -> None
     async def scenario() -> None:
         async with stage(Shape(0.0, bytes_per_s=200_000)) as it:
             client, broker = await it.both()
-            started_s = time.monotonic()
-            client[1].write(bytes(100_000))
-            await broker[0].readexactly(1000)
-            first_s = time.monotonic() - started_s
-            await broker[0].readexactly(99_000)
-            assert time.monotonic() - started_s >= 0.5
-            assert first_s < 0.25
+            first_s: list[float] = []
+            while not first_s or min(first_s) >= 0.02 + LATE_S:
+                assert len(first_s) < TIMES, first_s
+                started_s = time.monotonic()
+                client[1].write(bytes(100_000))
+                await broker[0].readexactly(1000)
+                first_s.append(time.monotonic() - started_s)
+                await broker[0].readexactly(99_000)
+                assert time.monotonic() - started_s >= 0.5
 
     on_loop(scenario())
 

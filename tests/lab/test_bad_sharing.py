@@ -93,6 +93,13 @@ def test_an_execution_that_costs_more_with_more_subscribers_does_not_hold(each: 
     assert [claim.statement for claim in failing(with_last(shared(), each))] == [statement]
 
 
+def test_processor_time_of_which_too_much_was_subtracted_is_not_measured() -> None:
+    first, second, last, *again = shared().rounds
+    runs = (run(out_bytes=1e8, cpu_s=0.5), run(out_bytes=1e8, cpu_s=-0.04))
+    found = replace(shared(), rounds=(first, second, replace(last, runs=runs), *again))
+    assert [(claim.statement, claim.measured) for claim in failing(found)] == [(WORKED.statement, None)]
+
+
 def test_what_became_slower_by_itself_is_not_held_against_sharing() -> None:
     first, second, last, *again = shared().rounds
     last = replace(last, runs=(run(took_s=1.3, out_bytes=1e8),))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.lab.live.stalls import PIECE_S, read_stalls, watched_stalls
+from nearcast.lab.live.stalls import STALL_S, read_stalls, watched_stalls
 
 
 async def test_a_machine_that_only_sleeps_is_watched(tmp_path: Path) -> None:
@@ -22,4 +22,4 @@ async def test_a_machine_that_only_sleeps_is_watched(tmp_path: Path) -> None:
     for file in files:
         for line in file.read_text().splitlines():
             from_s, to_s = map(float, line.split())
-            assert to_s - from_s > PIECE_S
+            assert to_s - from_s > STALL_S

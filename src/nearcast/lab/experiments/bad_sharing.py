@@ -129,7 +129,9 @@ def judged(found: Shared) -> tuple[Claim, ...]:
         return _middle(runs, lambda run: run.out_bytes)
 
     def worked(runs: Sequence[Run]) -> float:
-        return fmean(run.broker_cpu_s + run.agent_cpu_s for run in runs)  # few milliseconds: a mean has less noise
+        """Few milliseconds: a mean has less noise. Nothing, where more was subtracted than there was."""
+        each = [run.broker_cpu_s + run.agent_cpu_s for run in runs]
+        return fmean(each) if min(each) > 0.0 else 0.0
 
     few, many = more[0].registrations, last.registrations
     times = many[0].followers / few[0].followers

@@ -12,7 +12,7 @@ import asyncio
 import struct
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,7 @@ _DRAIN_S = 3.0
 _PATHS_S = 3.0  # agents beat once a second: then they are connected to all they forward to
 _PROBES = 8
 _GRACE_S = 10.0
-_QUIET_S = 0.003  # later than that by itself, per link, and it is the machine that is measured
+QUIET_S = 0.003  # later than that by itself, per link, and it is the machine that is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,16 @@ def lived(
 ) -> tuple[list[Told], CheckResult]:
     """Every homing in turn, with the same clients; and the verdict on all of it."""
     return asyncio.run(_Lived(area, kind, pace).run(homings, progress))
+
+
+async def quietest(measure: Callable[[], Awaitable[Told]], most: int) -> Told:
+    """Once; again, up to `most` times, while the emulator is late by itself. Whatever was measured then: what counts is
+    when it was least late.
+    """
+    told = [await measure()]
+    while told[-1].crossing_s > QUIET_S and len(told) < most:
+        told.append(await measure())
+    return replace(min(told, key=lambda each: each.crossing_s), times=len(told))
 
 
 class _Lived:
@@ -165,12 +175,10 @@ class _Lived:
         probes = await self._probes(config, homing)
         await asyncio.sleep(_PATHS_S)
         await self._shape(wan, self._far(homing))
-        told = [await self._told(probes, homing)]
-        while told[-1].crossing_s > _QUIET_S and len(told) < self._pace.most:
-            told.append(await self._told(probes, homing))
+        told = await quietest(partial(self._told, probes, homing), self._pace.most)
         for _, link in probes:
             await link.close()
-        return replace(min(told, key=lambda each: each.crossing_s), times=len(told))
+        return told
 
     async def _told(self, probes: list[tuple[int, Link]], homing: Homing) -> Told:
         self._late_s = [[] for _ in self._publications]

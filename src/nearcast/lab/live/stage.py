@@ -132,7 +132,7 @@ def observed(
             topic, sent_s = sent[publisher, seq]
             hear, note = takes[scenario.line(topic, number // _NUMBERS)]
             note(sent_s - begin_s, at_s - sent_s)
-            if not stalls.held_up(sent_s, at_s):
+            if not stalls.during(sent_s, at_s):
                 hear(sent_s - begin_s, at_s - sent_s)
     moved = migrations((kind, at_s - begin_s, *rest) for kind, at_s, *rest in history.events)
     counts = check(history, grace_s=_GRACE_S).counts()
