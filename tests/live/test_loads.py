@@ -66,8 +66,10 @@ async def plain_client(config: Config, kind: str, topic: str) -> AsyncIterator[P
         await plain.subscribe(topic, cb=took)
         await plain.flush()
         await plain.flush()
-        yield lambda: plain.publish(topic, bytes(1000))
-        await plain.close()
+        try:
+            yield lambda: plain.publish(topic, bytes(1000))
+        finally:
+            await plain.close()
         return
     crew = Crew()
     async with (
@@ -81,8 +83,10 @@ async def plain_client(config: Config, kind: str, topic: str) -> AsyncIterator[P
                 pass
 
         crew.start(listen(), "plain listener")
-        yield lambda: server.publish(topic, bytes(1000))
-        await crew.close()
+        try:
+            yield lambda: server.publish(topic, bytes(1000))
+        finally:
+            await crew.close()
 
 
 async def ask(fleet: Fleet, *command: str) -> dict[str, Any]:
@@ -149,8 +153,8 @@ async def known_traffic(fleet: Fleet, kind: str) -> None:
         assert "of what it can" in " ".join(shown.out.split())
 
         until_s = time.monotonic() + 10
-        while any(each["deliveries_hz"] > 20 for each in (await ask(fleet, "topic", "list")).values()):
-            assert time.monotonic() < until_s, "what has stopped is still reported"
+        while going_on := [each for each in (await ask(fleet, "topic", "list")).values() if each["deliveries_hz"] > 20]:
+            assert time.monotonic() < until_s, going_on
 
 
 def test_topics_that_only_plain_clients_use_are_reported_too(fleet: Fleet, kind: str) -> None:

@@ -1,6 +1,7 @@
 """The clockwork around the analyzer: asks the server for its counters, samples, and reports once a second."""
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from nearcast.agent.analyzer import Analyzer, Users
@@ -13,7 +14,9 @@ from nearcast.transport.crew import Crew
 
 _REPORT_S = 1.0
 _LIST_S = 2.0
-_COST = 100.0  # the list of listeners is asked for again after so many times as long as it took
+# The list of listeners is asked for again after so many times as long as it took, the shortest of a few: a machine that
+# was busy for a moment does not make a list long.
+_COST, _TIMES = 100.0, 3
 
 
 class Reporter:
@@ -59,6 +62,7 @@ class Reporter:
         """
         clock = self._clock
         list_s = clock.now()
+        took_s: deque[float] = deque(maxlen=_TIMES)
         while True:
             with contextlib.suppress(LinkDown):
                 self.analyzer.totals(await counters.totals())
@@ -66,7 +70,8 @@ class Reporter:
                     try:
                         self.analyzer.listening(await counters.listening())
                     finally:  # a list that is too long costs as much as one that is not
-                        list_s = begun_s + max(_LIST_S, _COST * (clock.now() - begun_s)) - _REPORT_S / 2
+                        took_s.append(clock.now() - begun_s)
+                        list_s = begun_s + max(_LIST_S, _COST * min(took_s)) - _REPORT_S / 2
             begun_s = clock.now()
             if self._sampler is not None:
                 for sample in await self._sampler.sample(self.analyzer.uncounted(self._users()), crew):
