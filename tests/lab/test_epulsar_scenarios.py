@@ -12,7 +12,7 @@ from nearcast.lab.experiments import epulsar_mmog, epulsar_uav
 from nearcast.lab.experiments.epulsar_mmog import companions, game_of
 from nearcast.lab.experiments.epulsar_uav import flight_of, judged
 from nearcast.lab.mmog import Game, causes_s
-from nearcast.lab.uav import Flight, way_s
+from nearcast.lab.uav import Flight
 from nearcast.lab.virtual import uav
 from nearcast.lab.workloads.groups import Joining
 from nearcast.lab.workloads.swarms import Crossing
@@ -40,11 +40,21 @@ def test_a_flight_is_the_same_every_time_and_latency_is_that_of_the_ways() -> No
     windows = [[each.heard.windows(topic).p95_ms.tolist() for topic in SMALL.topics] for each in flown]
     assert windows[0] == windows[1]
     stays = flown[0].heard.windows("swarm.1.follow_leader")
-    assert stays.p95_ms.max() == pytest.approx(2e3 * way_s(2, 2), abs=0.1)
+    assert stays.p95_ms.max() == pytest.approx(2e3 * SMALL.way_s(2, 2), abs=0.1)
     moves = flown[0].heard.windows("swarm.0.follow_leader")
     assert moves.p95_ms[moves.at_s < 5.9].max() == pytest.approx(14.0, abs=0.1)
     assert moves.p95_ms.max() >= 44.0 - 0.1
     assert moves.p95_ms[-1] == pytest.approx(14.0, abs=0.1)
+
+
+def test_a_scaled_flight_is_the_same_farther_apart() -> None:
+    five = replace(SMALL, scale=5.0)
+    assert (str(five.promise), str(SMALL.promise)) == ("p95:200ms", "p95:40ms")
+    found, plain = (uav.fly(flight, 3, silent) for flight in (five, SMALL))
+    moves, shorter = (each.heard.windows("swarm.0.follow_leader") for each in (found, plain))
+    assert moves.p95_ms.max() == pytest.approx(5 * shorter.p95_ms.max(), rel=0.01)
+    assert moves.p95_ms[-1] == pytest.approx(70.0, abs=0.1)
+    assert sum(each.outside for each in judged(five, found, found.heard)) == 0
 
 
 def test_without_a_loop_a_promise_stays_broken(monkeypatch: pytest.MonkeyPatch) -> None:

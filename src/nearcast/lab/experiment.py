@@ -23,6 +23,7 @@ Option = Literal[
     "spark",
     "duration",
     "rate",
+    "scale",
     "recorded",
     "rows",
     "trips",
@@ -57,9 +58,10 @@ class RunSettings:
     round-trip times and of real topics' sizes, in place of what the experiment has by itself. `elastic`: servers
     come and go meanwhile. `data` is a folder of real data, for experiments that know what is in it. `spark` is the
     master of a Spark cluster that does the work in the place of `jobs`; it must not change the outcome either.
-    `duration_s` and `rate_hz` (of each publisher) are in place of the experiment's own; `recorded`: clients go as real
-    ones went. `rows` is a folder of what `nearcast model collect` has measured; `trips` a file of taxi trips;
-    `followers` one of who follows whom, in place of a graph that is drawn.
+    `duration_s` and `rate_hz` (of each publisher) are in place of the experiment's own; with `scale` everything is so
+    many times as far, and promises are as many times as long, for machines that are late themselves; `recorded`:
+    clients go as real ones went. `rows` is a folder of what `nearcast model collect` has measured; `trips` a file of
+    taxi trips; `followers` one of who follows whom, in place of a graph that is drawn.
     """
 
     mode: Mode
@@ -76,6 +78,7 @@ class RunSettings:
     spark: str | None = None
     duration_s: float | None = None
     rate_hz: float | None = None
+    scale: float | None = None
     recorded: bool = False
     rows: Path | None = None
     trips: Path | None = None
@@ -147,6 +150,8 @@ class Experiment:
             return f"{self.name} takes as long as it takes: leave out --duration"
         if settings.rate_hz is not None and "rate" not in self.options:
             return f"{self.name} has its own rates: leave out --rate"
+        if settings.scale is not None and "scale" not in self.options:
+            return f"{self.name} has no distances that could be scaled: leave out --scale"
         if settings.followers is not None and "followers" not in self.options:
             return f"{self.name} has nobody who follows anybody: leave out --followers"
         if settings.recorded and ("recorded" not in self.options or settings.data is None):

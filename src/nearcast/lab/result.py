@@ -53,6 +53,7 @@ def command_for(experiment: str, settings: RunSettings) -> str:
         "popularity": settings.popularity and settings.popularity.name,
         "duration": settings.duration_s and f"{settings.duration_s:g}",
         "rate": settings.rate_hz and f"{settings.rate_hz:g}",
+        "scale": settings.scale and f"{settings.scale:g}",
     }
     switches = ("quick", "faults", "elastic", "recorded")
     parts = [f"--{name} {value}" for name, value in given.items() if value is not None]

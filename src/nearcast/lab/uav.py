@@ -4,15 +4,18 @@ A zone has an edge site with a broker; the coordinator, the control bus and the 
 connected to the site of its zone, and reaches other zones' brokers from there. How far a drone is from that site is
 ours: 7 ms, as over LTE. With it a message through another zone's broker takes 44 ms; without any it would take 30 ms,
 which breaks no promise of 40 ms.
+
+`Flight.scale` makes everything so many times as far, and the promise as many times as long: what programs and a machine
+take on top then matters less.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nearcast.domain.slo import Slo
 from nearcast.lab.workloads.swarms import Crossing
 
 BOUND_MS = 40.0
-PROMISE = "p95:40ms"
 LOOP_S = 5.0
 SETTLE_S = 2.0  # what the loop gives clients to follow a move: until then it counts as under way
 # A topic rests no longer than that after a move: two loop intervals are all there is to get a swarm's back.
@@ -32,6 +35,29 @@ class Flight:
     zones: int = 4
     swarms: int = 8
     drones: int = 8
+    scale: float = 1.0
+
+    @property
+    def bound_ms(self) -> float:
+        return BOUND_MS * self.scale
+
+    @property
+    def promise(self) -> Slo:
+        return Slo.parse(f"p95:{self.bound_ms:g}ms")
+
+    @property
+    def sites_s(self) -> float:
+        """From one zone's site to another's."""
+        return SITES_S * self.scale
+
+    @property
+    def cloud_s(self) -> float:
+        """From a zone's site to the control plane."""
+        return CLOUD_S * self.scale
+
+    def way_s(self, zone: int, broker: int) -> float:
+        """From a drone in a zone to a broker."""
+        return ACCESS_S * self.scale + (0.0 if zone == broker else self.sites_s)
 
     @property
     def brokers(self) -> tuple[str, ...]:
@@ -55,8 +81,3 @@ class Flight:
 def topics_of(swarm: int) -> tuple[str, str]:
     """From the leader to the others, and back."""
     return f"swarm.{swarm}.follow_leader", f"swarm.{swarm}.sensor_data"
-
-
-def way_s(zone: int, broker: int) -> float:
-    """From a drone in a zone to a broker."""
-    return ACCESS_S + (0.0 if zone == broker else SITES_S)

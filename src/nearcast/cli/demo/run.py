@@ -24,14 +24,12 @@ from nearcast.cli.token import dashboard_link
 from nearcast.domain.errors import LeaseLost, LinkDown
 from nearcast.domain.record import Phase, TopicRecord
 from nearcast.domain.report import Discontinuity, Gap
-from nearcast.domain.slo import Slo
 from nearcast.fleet.local import WAN_SOCKET, launch
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.fleet.wan_main import WanControl
 from nearcast.lab.live.led import until_led
 from nearcast.lab.live.uav import fleet_of
 from nearcast.lab.live.watched import watched_records
-from nearcast.lab.uav import PROMISE
 from nearcast.sim.check import CheckResult, check
 from nearcast.sim.history import History
 from nearcast.sim.recorder import Recorder
@@ -113,7 +111,7 @@ class _Demo:
         await until_led(config, self.fleet.brokers)
         async with operator_of(config, "demo") as operator:
             for topic in self.swarms.flight.topics:
-                await operator.promise(topic, Slo.parse(PROMISE), reason="drones must follow their leader")
+                await operator.promise(topic, self.swarms.flight.promise, reason="drones must follow their leader")
         async with watched_records(config, self._moved):
             await self.swarms.take_off(config, WanControl(str(config.path.parent / WAN_SOCKET)))
             self.crew.start(self._ask(config), "promises")

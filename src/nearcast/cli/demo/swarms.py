@@ -12,7 +12,7 @@ from nearcast.domain.report import Discontinuity, Gap
 from nearcast.fleet.local import LocalSpec
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.wan_main import WanControl
-from nearcast.lab.uav import Flight, topics_of, way_s
+from nearcast.lab.uav import Flight, topics_of
 from nearcast.lab.workloads.swarms import Crossing
 from nearcast.sim.recorder import Recorder
 from nearcast.transport.config import Config
@@ -114,7 +114,7 @@ class Swarms:
                 continue
             await asyncio.sleep(max(0.0, begun_s + each.at_s - time.monotonic()))
             for number, broker in enumerate(self.flight.brokers):
-                await wan.shape(self._site(each.swarm), broker, Shape(way_s(each.zone, number)))
+                await wan.shape(self._site(each.swarm), broker, Shape(self.flight.way_s(each.zone, number)))
             for drone in self._drones[each.swarm]:
                 drone.set_gateway(self.flight.brokers[each.zone])
             self._crossed(each.swarm, each.zone)

@@ -74,6 +74,15 @@ def run_experiment(
             show_default=False,
         ),
     ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TIMES",
+            min=1.0,
+            help="Everything so many times as far, and promises as many times as long.",
+            show_default=False,
+        ),
+    ] = None,
     followers: Annotated[
         Path | None,
         typer.Option(
@@ -137,6 +146,7 @@ def run_experiment(
         spark=(master or LOCAL) if spark else None,
         duration_s=duration,
         rate_hz=rate,
+        scale=scale,
         recorded=recorded,
         rows=rows,
         trips=trips,

@@ -5,8 +5,10 @@ leader; 40 ms are promised for both. A swarm that comes to another zone reaches 
 of that zone, which takes 44 ms; the loop finds the promise broken and moves the topics to the zone's own broker.
 
 Virtual time: the paper's 200 messages a second of every drone, for two of its ten minutes unless `--duration` says
-otherwise. Live: real servers and clients on one machine, at a rate that it can take. Where the machine has its
-processors taken away by its host (see `live.stalls`), what was under way then is counted and not judged.
+otherwise. Live: real servers and clients on one machine, at a rate that it can take, with all delays and the promise
+times 5: a machine that is late by some ms then does not decide what is over the bound (`--scale 1` is the paper's).
+Where the machine has its processors taken away by its host (see `live.stalls`), what was under way then is counted and
+not judged.
 """
 
 from functools import partial
@@ -19,7 +21,7 @@ from nearcast.lab.experiment import Experiment, Outcome, Progress, RunSettings, 
 from nearcast.lab.heard import Heard
 from nearcast.lab.live import uav as live
 from nearcast.lab.promised import Episode, Observed, decisions_table, episodes
-from nearcast.lab.uav import BOUND_MS, LOOP_S, RATE_HZ, SETTLE_S, SIZE_BYTES, Flight, topics_of
+from nearcast.lab.uav import LOOP_S, RATE_HZ, SETTLE_S, SIZE_BYTES, Flight, topics_of
 from nearcast.lab.virtual import uav as virtual
 from nearcast.lab.workloads import swarms, zones
 
@@ -31,16 +33,21 @@ _SWARMS, _ZONES = 8, 4
 _BACK_S = 2 * LOOP_S
 _RUN_S = {"virtual": 120.0, "live": 300.0}
 _LIVE_HZ = 3.0  # ten processes on two processors, and none of them late
+_LIVE_SCALE = 5.0  # a virtual machine stands still for some 10 ms, often
 _QUICK_S, _QUICK_HZ = 40.0, 20.0
 _QUICK_CITY = 1 / 8  # of its size, so that zones change often enough in so short a time
 
 OUTSIDE = Expectation(
     "EP-8",
-    "windows over 40 ms that are not between a zone change and the end of its migration (the machine having its"
-    " processors)",
+    "windows over 40 ms (times the scale) that are not between a zone change and the end of its migration (the machine"
+    " having its processors)",
     "== 0",
 )
-BACK = Expectation("EP-8", "longest time from a zone change until a swarm's latency is under 40 ms again (s)", "<= 10")
+BACK = Expectation(
+    "EP-8",
+    "longest time from a zone change until a swarm's latency is under 40 ms (times the scale) again (s)",
+    "<= 10",
+)
 HEARD = Expectation("EP-8", "share of deliveries during which the machine had its processors", ">= 0.5")
 CHANGES = Expectation("EP-8", "zone changes", "> 0")
 MISSING = Expectation("EP-8", "messages lost, repeated or out of order", "== 0")
@@ -69,6 +76,8 @@ def measure(settings: RunSettings, progress: Progress) -> Outcome:
             "run_s": flight.run_s,
             "rate_hz": flight.rate_hz,
             "rate_scale": round(flight.rate_hz / RATE_HZ, 4),
+            "scale": flight.scale,
+            "bound_ms": flight.bound_ms,
             "message_bytes": SIZE_BYTES,
             "window_s": flown.heard.window_s,
             "zone_changes": changes,
@@ -104,7 +113,8 @@ def flight_of(settings: RunSettings) -> tuple[Flight, dict[str, str | float]]:
     else:
         tracks = [swarms.random_waypoint(city, run_s, rng) for _ in range(_SWARMS)]
         facts |= {"paths": "random waypoint", "speed_m_s": swarms.SPEED_M_S}
-    return Flight(swarms.crossings(tracks, city, run_s), run_s, rate_hz, _ZONES, _SWARMS), facts
+    scale = settings.scale or (_LIVE_SCALE if settings.mode == "live" else 1.0)
+    return Flight(swarms.crossings(tracks, city, run_s), run_s, rate_hz, _ZONES, _SWARMS, scale=scale), facts
 
 
 def judged(flight: Flight, flown: Observed, heard: Heard) -> list[Episode]:
@@ -117,7 +127,7 @@ def judged(flight: Flight, flown: Observed, heard: Heard) -> list[Episode]:
                 flight.causes_s(swarm),
                 heard.windows(topic),
                 flown.migrations,
-                bound_ms=BOUND_MS,
+                bound_ms=flight.bound_ms,
                 window_s=heard.window_s,
                 settle_s=SETTLE_S,
                 patience_s=_BACK_S,
@@ -170,12 +180,14 @@ def _draw(flight: Flight, flown: Observed, figure: "Figure") -> None:
             axes.plot(whole.at_s, whole.p95_ms, color="0.8", linewidth=1, label="p95, with the machine's stalls")
         axes.plot(of.at_s, of.p95_ms, color="tab:blue", linewidth=1, label="p95")
         axes.plot(of.at_s, of.max_ms, color="tab:blue", linewidth=0.5, alpha=0.4, label="highest")
-        axes.axhline(BOUND_MS, color="tab:red", linestyle="--", linewidth=1, label=f"{BOUND_MS:.0f} ms promised")
+        axes.axhline(
+            flight.bound_ms, color="tab:red", linestyle="--", linewidth=1, label=f"{flight.bound_ms:g} ms promised"
+        )
         for number, at_s in enumerate(flight.causes_s(swarm)[1:]):
             axes.axvline(at_s, color="black", linestyle=":", linewidth=1, label=None if number else "zone change")
         told = [each.told_s for each in flown.migrations if each.topic == topic and np.isfinite(each.told_s)]
-        axes.plot(told, [4.0] * len(told), "^", color="tab:green", markersize=6, label="migrated")
-        axes.set_ylim(0, 80)
+        axes.plot(told, [0.1 * flight.bound_ms] * len(told), "^", color="tab:green", markersize=6, label="migrated")
+        axes.set_ylim(0, 2 * flight.bound_ms)
         axes.set_xlim(0, flight.run_s)
         axes.set_ylabel(f"swarm {swarm}\n(ms)", fontsize="small")
     rows[0].set_title(f"latency of each swarm's follow_leader, {flight.rate_hz:g} msg/s a drone")
@@ -191,5 +203,5 @@ EXPERIMENT = Experiment(
     expectations=(OUTSIDE, HEARD, BACK, CHANGES, MISSING, REPORTS),
     modes=("virtual", "live"),
     measure=measure,
-    options=("data", "duration", "rate", "recorded", "brokers"),
+    options=("data", "duration", "rate", "scale", "recorded", "brokers"),
 )

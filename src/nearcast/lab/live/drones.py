@@ -13,7 +13,7 @@ from nearcast.client import Client, open_client
 from nearcast.fleet.shape import Shape
 from nearcast.fleet.wan_main import WanControl
 from nearcast.lab.live.actors import Actors, ActorsSpec
-from nearcast.lab.uav import SIZE_BYTES, Flight, topics_of, way_s
+from nearcast.lab.uav import SIZE_BYTES, Flight, topics_of
 from nearcast.transport.process import run_until_stopped
 
 
@@ -60,7 +60,7 @@ class Drones(Actors):
     async def _enter(self, swarm: int, zone: int) -> None:
         brokers = list(self.config.brokers)
         for number, broker in enumerate(brokers):
-            await self._wan.shape(self._sites[swarm], broker, Shape(way_s(zone, number)))
+            await self._wan.shape(self._sites[swarm], broker, Shape(self._flight.way_s(zone, number)))
         for drone in self._swarms[swarm]:
             drone.set_gateway(brokers[zone])
 

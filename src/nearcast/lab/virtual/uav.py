@@ -3,10 +3,9 @@
 import random
 from functools import partial
 
-from nearcast.domain.slo import Slo
 from nearcast.lab.experiment import Progress
 from nearcast.lab.promised import Observed
-from nearcast.lab.uav import CLOUD_S, LOOP, PROMISE, SITES_S, SIZE_BYTES, Flight, topics_of, way_s
+from nearcast.lab.uav import LOOP, SIZE_BYTES, Flight, topics_of
 from nearcast.lab.virtual.stage import Stage, loop_of
 from nearcast.sim.deployment import SimClient
 from nearcast.sim.loop import run_virtual
@@ -20,8 +19,8 @@ def fly(flight: Flight, seed: int, progress: Progress) -> Observed:
 
 async def _fly(flight: Flight, rng: random.Random, progress: Progress) -> Observed:
     stage = Stage(flight.brokers, flight.topics, _WINDOW_S, rng)
-    promises = dict.fromkeys(flight.topics, Slo.parse(PROMISE))
-    await stage.set_up(lambda _one, _other: SITES_S, lambda _site: CLOUD_S, loop_of(LOOP), promises)
+    promises = dict.fromkeys(flight.topics, flight.promise)
+    await stage.set_up(lambda _one, _other: flight.sites_s, lambda _site: flight.cloud_s, loop_of(LOOP), promises)
     swarms = [await _start(stage, flight, swarm) for swarm in range(flight.swarms)]
     stage.begin(flight.run_s, progress)
     for swarm, (leader, *others) in enumerate(swarms):
@@ -31,7 +30,7 @@ async def _fly(flight: Flight, rng: random.Random, progress: Progress) -> Observ
     for each in flight.crossings:
         await stage.until(each.at_s)
         for drone in swarms[each.swarm]:
-            stage.place(drone.client.name, partial(way_s, each.zone))
+            stage.place(drone.client.name, partial(flight.way_s, each.zone))
             drone.client.set_gateway(flight.brokers[each.zone])
     return await stage.observed()
 
@@ -43,7 +42,7 @@ async def _start(stage: Stage, flight: Flight, swarm: int) -> list[SimClient]:
     drones = []
     for number in range(flight.drones):
         name = f"drone{swarm}-{number}"
-        stage.place(name, partial(way_s, zone))
+        stage.place(name, partial(flight.way_s, zone))
         drones.append(stage.fleet.start_client(name, gateway=flight.brokers[zone]))
         topic = follow if number else sensor
         await stage.listen(drones[-1], topic, topic)
