@@ -1,4 +1,4 @@
-"""A share of one processor for a process, without any right that an ordinary user lacks."""
+"""A share of one processor for a process, without any right that an ordinary user lacks; and who had a processor."""
 
 import contextlib
 import os
@@ -20,6 +20,16 @@ def used_s(pid: int) -> float:
     """Processor time of all its threads so far. Raises FileNotFoundError when it has ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def stolen_s(core: int) -> float:
+    """For how long so far a virtual machine wanted this processor and its host had it. 0 where nobody tells."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+    except OSError:
+        return 0.0
+    found = next((line.split() for line in lines if line.startswith(f"cpu{core} ")), [])
+    return int(found[8]) / _TICKS_PER_S if len(found) > 8 else 0.0
 
 
 class CpuShare:

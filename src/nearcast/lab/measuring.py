@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -18,8 +19,7 @@ from nearcast.pipeline.measurements import COLLECTED, DISCARDED, SIMULATED, TRAI
 from nearcast.pipeline.simulated_broker import simulated_latencies
 from nearcast.predict.queueing import Processors
 
-MOST_LAG_MS = 5.0
-_TRIES = 3  # of a run whose load generator was late
+_TRIES = 8  # of a run that was disturbed
 _AT_ONCE = 200  # simulated runs in one file
 
 
@@ -33,7 +33,8 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """`left`: runs that were asked for and there was no time for. `lost`: deliveries that never came."""
+    """`left`: runs that were asked for and are not there: time was up, or they were disturbed each time. `lost`:
+    deliveries that never came."""
 
     runs: int = 0
     discarded: int = 0
@@ -104,38 +105,47 @@ async def collect(
     progress: Progress,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Collected:
-    """Measures what the folder does not have yet, for about `for_s`. Every run is written as soon as it is over."""
+    """Measures what the folder does not have yet, for about `for_s`. Every run is written as soon as it is over.
+
+    One that was disturbed is kept as discarded and tried again after all others: what disturbs a machine lasts.
+    """
     from nearcast.lab.live.pinned import Topic, pinned_broker  # noqa: PLC0415  # starts servers
 
-    left = missing(plan, folder)
+    left = deque((each, 0) for each in missing(plan, folder))
+    wanted, done, discarded, lost = len(left), 0, 0, 0
     if not left:
         return Collected()
-    done = discarded = lost = 0
     begun_s = time.monotonic()
     async with pinned_broker(kind, lasting_s=lasting_s, warm_up_s=warm_up_s) as broker:
-        for number, each in enumerate(left):
-            progress(number, len(left), "runs")
+        while left and (for_s is None or time.monotonic() - begun_s <= for_s):
+            progress(done, wanted, "runs")
+            each, attempt = left.popleft()
             topics = [Topic(*pair) for pair in zip(each.interval_ms, each.rate_hz, strict=True)]
-            for attempt in range(_TRIES):
-                if for_s is not None and time.monotonic() - begun_s > for_s:
-                    return Collected(done, discarded, len(left) - done, lost)
-                heard = await broker.measure(topics, seed=_seed(each.name) + attempt)
-                in_time = heard.lag_ms <= MOST_LAG_MS
-                lost += heard.lost
-                whole = all(heard.late_ms) and not heard.lost
-                part, name = (each.part, each.name) if in_time and whole else (DISCARDED, f"{each.name}-late{attempt}")
-                if all(heard.late_ms):
-                    run = Run(
-                        name, COLLECTED, part, each.interval_ms, each.rate_hz, heard.late_ms, lasting_s, 1, heard.lag_ms
-                    )
-                    await asyncio.to_thread(append, folder, [run])
-                if part != DISCARDED:
-                    done += 1
-                    break
+            heard = await broker.measure(topics, seed=_seed(each.name) + attempt)
+            run = Run(
+                each.name,
+                COLLECTED,
+                each.part,
+                each.interval_ms,
+                each.rate_hz,
+                heard.late_ms,
+                lasting_s,
+                lag_ms=heard.lag_ms,
+                stolen=heard.stolen,
+            )
+            if heard.fault is None:
+                done += 1
+            else:
                 discarded += 1
-                say(f"{each.name}: discarded, the load generator was {heard.lag_ms:.1f} ms late, {heard.lost} lost")
-        progress(len(left), len(left), "runs")
-    return Collected(done, discarded, len(left) - done, lost)
+                lost += heard.lost
+                say(f"{each.name}: discarded, {heard.fault}")
+                run = replace(run, part=DISCARDED, name=f"{each.name}-disturbed{attempt}")
+                if attempt + 1 < _TRIES:
+                    left.append((each, attempt + 1))
+            if all(heard.late_ms):
+                await asyncio.to_thread(append, folder, [run])
+        progress(done, wanted, "runs")
+    return Collected(done, discarded, wanted - done, lost)
 
 
 def _seed(name: str) -> int:

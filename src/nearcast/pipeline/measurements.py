@@ -40,12 +40,14 @@ SCHEMA: Any = pa.schema(
         pa.field("p99_ms", pa.float64()),
         pa.field("messages", pa.int64(), nullable=False),
         pa.field("lag_ms", pa.float64(), nullable=False),
+        pa.field("stolen", pa.float64(), nullable=False),
         pa.field("lasting_s", pa.float64(), nullable=False),
         pa.field("cores", pa.int32(), nullable=False),
     ]
 )
 """`topics`: how many the run has; `topic`: which of them this is. `lag_ms`: how far behind its schedule the load
-generator was. `lasting_s`: how long load lasted, `cores` how many the broker had. Telemetry has no `p50_ms` and no
+generator was; `stolen`: the part of the time in which the machine's host had a processor that was wanted.
+`lasting_s`: how long load lasted, `cores` how many the broker had. Telemetry has no `p50_ms` and no
 `p99_ms`."""
 
 _POSITIVE = ("interval_ms", "rate_hz", "p90_ms", "lasting_s")
@@ -64,6 +66,7 @@ class Run:
     lasting_s: float
     cores: int = 1
     lag_ms: float = 0.0
+    stolen: float = 0.0
 
     def rows(self) -> Iterator[dict[str, object]]:
         for topic, (interval_ms, rate_hz, late_ms) in enumerate(
@@ -83,6 +86,7 @@ class Run:
                 "p99_ms": p99_ms,
                 "messages": len(late_ms),
                 "lag_ms": self.lag_ms,
+                "stolen": self.stolen,
                 "lasting_s": self.lasting_s,
                 "cores": self.cores,
             }

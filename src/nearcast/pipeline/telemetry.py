@@ -120,6 +120,7 @@ def as_runs(window_s: float, cores: int, most: int) -> Callable[[DataFrame], Dat
                 "CAST(NULL AS DOUBLE) AS p99_ms",
                 f"CAST(rate_hz * {window_s} AS BIGINT) AS messages",
                 "CAST(0 AS DOUBLE) AS lag_ms",
+                "CAST(0 AS DOUBLE) AS stolen",
                 f"CAST({window_s} AS DOUBLE) AS lasting_s",
                 f"{cores} AS cores",
             )

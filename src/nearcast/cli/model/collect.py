@@ -47,9 +47,10 @@ def collect_rows(
     """Measure how late topics are that are processed together, in many configurations, and keep it as rows.
 
     A real server, its agent and its processors have one core of this machine, publishers and subscribers another; each
-    message is processed for 10 to 40 ms. Runs in which the load generator was more than 5 ms behind its schedule are
-    discarded, counted and tried again. Which runs judge is settled here, before anything is learned. What the folder
-    has is not measured again, so that the command can be interrupted and repeated.
+    message is processed for 10 to 40 ms. Runs in which the load generator was more than 5 ms behind its schedule, or
+    a virtual machine's host had 2 % of a core and more, are discarded, counted and tried again after the others. Which
+    runs judge is settled here, before anything is learned. What the folder has is not measured again, so that the
+    command can be interrupted and repeated.
     """
     from nearcast.lab import measuring  # noqa: PLC0415  # extras
     from nearcast.lab.workloads.colocated import most_rates_of  # noqa: PLC0415
@@ -90,7 +91,7 @@ def collect_rows(
     if as_json:
         print_json({"rows": str(rows), "simulated": simulated, "seed": seed, **asdict(found)})
         return
-    late = f", {found.discarded} discarded: the load generator was late" if found.discarded else ""
+    late = f", {found.discarded} discarded: the machine was disturbed" if found.discarded else ""
     left = f", {found.left} are left: repeat the command" if found.left else ""
     print(f"{rows}: {found.runs} runs more{late}{left}")
 

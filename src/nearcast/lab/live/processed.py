@@ -29,6 +29,8 @@ _AT_ONCE = 24  # clients that subscribe at a time
 _FIRST_S = 60.0  # until the first message has come through each processor
 _TURN_S = 0.0005  # who is due within it is not waited for
 _LAG = 99.0
+_MOST_LAG_MS = 5.0
+_MOST_STOLEN = 0.02
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -46,12 +48,25 @@ class Traffic(msgspec.Struct, frozen=True):
 
 class Heard(msgspec.Struct, frozen=True):
     """Of each topic what its messages took, at every subscriber. `lag_ms`: how far messages were sent behind their
-    schedule, the 99th percentile. `lost`: deliveries that did not come; `reports`: gaps that were told of."""
+    schedule, the 99th percentile. `lost`: deliveries that did not come; `reports`: gaps that were told of. `stolen`:
+    the part of the time in which the machine's host had a processor that was wanted here."""
 
     late_ms: tuple[tuple[float, ...], ...]
     lag_ms: float
     lost: int
     reports: int
+    stolen: float = 0.0
+
+    @property
+    def fault(self) -> str | None:
+        """Why this tells nothing of the broker; None where it does."""
+        if self.stolen > _MOST_STOLEN:
+            return f"the machine's host took {self.stolen:.1%} of a processor"
+        if self.lag_ms > _MOST_LAG_MS:
+            return f"the load generator was {self.lag_ms:.1f} ms late"
+        if self.lost or not all(self.late_ms):
+            return f"{self.lost} messages were lost"
+        return None
 
 
 class _Run:
