@@ -1,7 +1,9 @@
 """A map from all measurements at once: what a coordinator, who sees them all, can add to what each node found out.
 
 Nodes move so that the relative error of the measured pairs gets small, in the mean of absolute values, which a few wild
-pairs cannot spoil. It begins where the nodes say that they are. Deterministic.
+pairs cannot spoil. What heights explain as well is not put into the space: a weak pull draws every node to the
+middle of it. Else noise is fitted, which pairs that nobody measured pay for, and nodes on a star never find that their
+heights are all there is. It begins where the nodes say that they are. Deterministic.
 
 The map may have more dimensions than the nodes' own: 17 sites that are equally far apart need 16 of them, and with 8
 some of these would seem a third too far. How many depends on what was measured: a node whose place has more parts than
@@ -27,6 +29,8 @@ _ROUND = 0.02  # errors smaller than this pull in proportion to themselves,
 _ROUND_MORE = 1.0  # and larger ones too at first: nobody is given up before everybody has found a place
 _FLOOR_S = 0.005  # of round trips that are shorter, what was measured is believed, and not this map
 _NEAR_S = 1e-6
+_PULL = 0.05  # what a usual round trip's length from the middle weighs, in relative errors
+_PULL_ROUND = 0.01  # of a usual round trip: nearer to the middle the pull gets weaker
 _ASIDE_S = 0.001  # how far, at most, nodes begin off the space that they come from: nothing draws them off it later
 _MEAN_KEPT, _SQUARE_KEPT = 0.9, 0.999  # Adam's (Kingma and Ba), with their usual values
 
@@ -54,9 +58,11 @@ def fitted(
     at = np.concatenate((vec, aside, height[:, None]), axis=1)
     mean, square = np.zeros_like(at), np.zeros_like(at)
     first_s, more = (_SMALL_STEP_S, 0.0) if gently else (_STEP_S, _ROUND_MORE)
+    usual_s = max(float(np.median(rtt_s)), _FLOOR_S)
     for number in range(1, rounds + 1):
         left = 1.0 - (number - 1) / rounds
         slope = _slope(at, one, other, rtt_s, _ROUND + more * max(0.0, 2.0 * left - 1.0))
+        slope[measured, :-1] += _inwards(at[measured, :-1], usual_s)
         mean = _MEAN_KEPT * mean + (1.0 - _MEAN_KEPT) * slope
         square = _SQUARE_KEPT * square + (1.0 - _SQUARE_KEPT) * slope**2
         step_s = first_s * left
@@ -71,6 +77,12 @@ def _dimensions(one: Ints, other: Ints, nodes: int) -> int:
     low, high = np.minimum(one, other), np.maximum(one, other)
     peers = 2.0 * len(np.unique(np.stack((low, high)), axis=1).T) / max(nodes, 1)
     return int(peers * max(1.0 / 3.0, peers / max(nodes - 1, 1)))
+
+
+def _inwards(vec: Floats, usual_s: float) -> Floats:
+    """How the mean length of vectors rises with each."""
+    length_s = np.sqrt(np.sum(vec**2, axis=1, keepdims=True) + (_PULL_ROUND * usual_s) ** 2)
+    return np.asarray(_PULL * vec / (length_s * usual_s * len(vec)))
 
 
 def distances_s(vec: Floats, height: Floats, one: Ints, other: Ints) -> Floats:

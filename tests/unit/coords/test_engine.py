@@ -77,6 +77,18 @@ def test_sites_that_are_all_equally_far_apart_are_so_on_the_map() -> None:
     assert distances_s(vec, height, one, other) == pytest.approx(rtt_s, abs=0.001)
 
 
+def test_what_heights_explain_is_not_put_into_the_space() -> None:
+    """A star, measured in part and a little wrong: with room to fit that, pairs that nobody measured were 40 ms off."""
+    rng = np.random.default_rng(6)
+    one, other = np.triu_indices(40, 1)
+    rtt_s = 0.1 + rng.exponential(0.002, len(one))
+    seen = rng.random(len(one)) < 0.6
+    begun = rng.normal(scale=0.02, size=(40, 8)), np.full(40, 0.001)
+    vec, height = fitted(*begun, one[seen], other[seen], rtt_s[seen])
+    assert np.max(np.linalg.norm(vec, axis=1)) < 0.01
+    assert np.percentile(np.abs(distances_s(vec, height, one, other) - rtt_s)[~seen], 95) < 0.006
+
+
 def test_who_is_measured_by_nobody_stays_where_it_was() -> None:
     vec, height = np.array([[0.0, 0.0], [0.1, 0.0], [0.3, 0.3]]), np.full(3, 0.001)
     moved, above = fitted(vec, height, np.array([0]), np.array([1]), np.array([0.05]), rounds=50)
