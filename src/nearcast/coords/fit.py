@@ -1,9 +1,11 @@
 """A map from all measurements at once: what a coordinator, who sees them all, can add to what each node found out.
 
 Nodes move so that the relative error of the measured pairs gets small, in the mean of absolute values, which a few wild
-pairs cannot spoil. What heights explain as well is not put into the space: a weak pull draws every node to the
-middle of it. Else noise is fitted, which pairs that nobody measured pay for, and nodes on a star never find that their
-heights are all there is. It begins where the nodes say that they are. Deterministic.
+pairs cannot spoil. It begins where the nodes say that they are. Deterministic.
+
+As far as pairs were not measured, what heights explain as well is not put into the space: a weak pull draws every node
+to its middle. Else noise is fitted, and those pairs pay for it. Where all pairs were measured there is none to pay, and a
+height where the space would do is worth less: a client beside its broker would seem two heights away from it.
 
 The map may have more dimensions than the nodes' own: 17 sites that are equally far apart need 16 of them, and with 8
 some of these would seem a third too far. How many depends on what was measured: a node whose place has more parts than
@@ -29,8 +31,7 @@ _ROUND = 0.02  # errors smaller than this pull in proportion to themselves,
 _ROUND_MORE = 1.0  # and larger ones too at first: nobody is given up before everybody has found a place
 _FLOOR_S = 0.005  # of round trips that are shorter, what was measured is believed, and not this map
 _NEAR_S = 1e-6
-_PULL = 0.05  # what a usual round trip's length from the middle weighs, in relative errors
-_PULL_ROUND = 0.01  # of a usual round trip: nearer to the middle the pull gets weaker
+_PULL = 0.06  # what a usual round trip's length from the middle weighs, in relative errors, where few pairs are known
 _ASIDE_S = 0.001  # how far, at most, nodes begin off the space that they come from: nothing draws them off it later
 _MEAN_KEPT, _SQUARE_KEPT = 0.9, 0.999  # Adam's (Kingma and Ba), with their usual values
 
@@ -52,17 +53,18 @@ def fitted(
     where nodes are by small steps only, for those who find their way by a map must be able to follow it.
     """
     measured = np.union1d(one, other)
-    dimensions = min(most_dimensions, _dimensions(one, other, len(measured)))
+    peers, known = _peers(one, other, len(measured))
+    dimensions = min(most_dimensions, int(peers * max(1.0 / 3.0, known)))
     aside = np.zeros((len(vec), max(0, dimensions - vec.shape[1])))
     aside[measured] = np.random.default_rng(0).uniform(-_ASIDE_S, _ASIDE_S, (len(measured), aside.shape[1]))
     at = np.concatenate((vec, aside, height[:, None]), axis=1)
     mean, square = np.zeros_like(at), np.zeros_like(at)
     first_s, more = (_SMALL_STEP_S, 0.0) if gently else (_STEP_S, _ROUND_MORE)
-    usual_s = max(float(np.median(rtt_s)), _FLOOR_S)
+    pull_per_s = _PULL * (1.0 - known) / max(float(np.median(rtt_s)), _FLOOR_S)
     for number in range(1, rounds + 1):
         left = 1.0 - (number - 1) / rounds
         slope = _slope(at, one, other, rtt_s, _ROUND + more * max(0.0, 2.0 * left - 1.0))
-        slope[measured, :-1] += _inwards(at[measured, :-1], usual_s)
+        slope[measured, :-1] += pull_per_s * _inwards(at[measured, :-1])
         mean = _MEAN_KEPT * mean + (1.0 - _MEAN_KEPT) * slope
         square = _SQUARE_KEPT * square + (1.0 - _SQUARE_KEPT) * slope**2
         step_s = first_s * left
@@ -72,17 +74,19 @@ def fitted(
     return at[:, :-1], at[:, -1]
 
 
-def _dimensions(one: Ints, other: Ints, nodes: int) -> int:
-    """As many as a node has peers where all pairs were measured, and a third of that where most are to be predicted."""
+def _peers(one: Ints, other: Ints, nodes: int) -> tuple[float, float]:
+    """How many peers a node has that were measured, and what part that is of all others.
+
+    A place has as many parts as that where all pairs were measured, and a third of it where most are to be predicted.
+    """
     low, high = np.minimum(one, other), np.maximum(one, other)
     peers = 2.0 * len(np.unique(np.stack((low, high)), axis=1).T) / max(nodes, 1)
-    return int(peers * max(1.0 / 3.0, peers / max(nodes - 1, 1)))
+    return peers, min(1.0, peers / max(nodes - 1, 1))
 
 
-def _inwards(vec: Floats, usual_s: float) -> Floats:
-    """How the mean length of vectors rises with each."""
-    length_s = np.sqrt(np.sum(vec**2, axis=1, keepdims=True) + (_PULL_ROUND * usual_s) ** 2)
-    return np.asarray(_PULL * vec / (length_s * usual_s * len(vec)))
+def _inwards(vec: Floats) -> Floats:
+    """How the mean length of vectors rises with each; nearer to the middle than a millisecond it is less."""
+    return np.asarray(vec / np.sqrt(np.sum(vec**2, axis=1, keepdims=True) + _ASIDE_S**2) / len(vec))
 
 
 def distances_s(vec: Floats, height: Floats, one: Ints, other: Ints) -> Floats:

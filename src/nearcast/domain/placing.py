@@ -112,10 +112,15 @@ def _merged(told: Sequence[tuple[str, TopicPlace]], own: Sequence[str]) -> Topic
 
 
 def _measured(told: Sequence[tuple[str, TopicPlace]]) -> Iterable[tuple[str, float]]:
-    """Worst cases as round trips; none while a topic moves, when each broker knows a part of the clients only."""
-    if len(told) != 1 or not told[0][1].elsewhere:
+    """Worst cases as round trips; none while each of several brokers knows a part of the clients only.
+
+    Which it does for as long as a topic's clients go from one to the other. A broker that they have left still tells for
+    seconds how long messages took there.
+    """
+    there = [(name, place) for name, place in told if place.publishers or place.subscribers]
+    if len(there) != 1 or not there[0][1].elsewhere:
         return ()
-    (name, place) = told[0]
+    (name, place) = there[0]
     return {**dict(place.elsewhere), name: place.worst_s}.items()
 
 

@@ -17,7 +17,7 @@ from nearcast.domain.ring import Ring
 from nearcast.domain.route import Route, Strategy
 from nearcast.domain.slo import Slo
 from nearcast.domain.snapshot import Snapshot
-from nearcast.domain.whereabouts import BrokerPlace, Spot, TopicPlace
+from nearcast.domain.whereabouts import BrokerPlace, Latencies, Spot, TopicPlace
 from nearcast.policies.epulsar import epulsar
 from nearcast.policies.settings import Settings
 
@@ -164,6 +164,15 @@ def test_while_a_topic_moves_no_broker_has_measurements_of_all_its_clients() -> 
     assert places is not None
     assert places.measured is None
     assert candidates_for([(each.broker, told[0].topics[0]) for each in told[:2]], told, 1)[0].broker == "b"
+
+
+def test_a_broker_that_all_clients_have_left_hides_no_measurements() -> None:
+    """It still tells how long messages took there; by coordinates alone the topic would go to `b`."""
+    told = near_c(("b", 0.200), ("c", 0.010))
+    took = Latencies(5, 0.01, 0.01, 0.01, 0.01, 0.0)
+    told[1] = BrokerPlace("b", spot(50.0), (TopicPlace("t", latencies=took),))
+    (step,) = epulsar(with_places(seen(), told), Settings(), 0.0).steps
+    assert step.brokers == ("c",)
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 4), st.floats(0, 1)), max_size=6), st.data())

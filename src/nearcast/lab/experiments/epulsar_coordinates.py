@@ -4,7 +4,7 @@ The star of Figure 3: every node has the same way to a switch in the middle, 10 
 is that and a little more, exponential with a mean of 0.2 ms (ours: what a quiet emulated network adds). Ten minutes of
 one measurement a second, of a random peer, with the code that agents run. What nodes have found out by then is shown,
 and what is claimed is of the map that the leader makes of their measurements and hands back to them, which is what a
-policy sees, after four minutes (24 times drawn). By themselves nodes need ten hours for a star: they have 8 dimensions,
+policy sees, when the leader has drawn it every ten seconds for as long (60 times). By themselves nodes need ten hours for a star: they have 8 dimensions,
 in which no more than 9 are equally far apart.
 
 Real round-trip times, when `--data` names the folder: each node measures random others a thousand times. Beside it what
@@ -53,7 +53,7 @@ _RTTS_MS = (10.0, 25.0, 50.0, 100.0, 200.0)
 _QUICK_NODES, _QUICK_RTTS_MS = (2, 8, 32), (10.0, 50.0, 200.0)
 _JITTER_S = 0.0002
 _WARM_UP = 600
-_REDRAWN = 24
+_REDRAWN = 60
 _COST_PEERS = (1, 7, 31, 127)
 _ASKED_EVERY_S = (1.0, 5.0)
 _COST_UPDATES = 2_000
