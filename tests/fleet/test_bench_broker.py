@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 
@@ -34,6 +37,22 @@ def test_all_that_is_sent_is_heard_and_timed_from_end_to_end(kind: str, tmp_path
     assert heard.cores is not None
     assert 0.0 <= heard.cores < 2.0
     assert again.cores is None
+
+
+@KINDS
+def test_what_a_server_that_ends_connections_had_yet_to_carry_never_comes(kind: str, tmp_path: Path) -> None:
+    """As one does that has too much: that is what a profile is to find, and no reason to end it."""
+    server = asyncio.run(Server.start(ServerSpec(kind, "b1"), tmp_path))
+    end = threading.Timer(1.0, lambda: os.kill(server.pid, signal.SIGKILL))
+    try:
+        end.start()
+        heard = play(Traffic(kind, server.endpoint.host, server.endpoint.port, 2, 2, 2, 300, 50.0, 0.2, 2.0, 7))
+    finally:
+        end.join()
+        asyncio.run(server.kill())
+    assert heard.expected == pytest.approx(2 * 2 * 2 * 50 * 2.0, rel=0.2)
+    assert 0 < heard.delivered < heard.expected
+    assert heard.p95_ms > 1000.0
 
 
 @KINDS

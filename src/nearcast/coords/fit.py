@@ -4,8 +4,8 @@ Nodes move so that the relative error of the measured pairs gets small, in the m
 pairs cannot spoil. It begins where the nodes say that they are. Deterministic.
 
 As far as pairs were not measured, what heights explain as well is not put into the space: a weak pull draws every node
-to its middle. Else noise is fitted, and those pairs pay for it. Where all pairs were measured there is none to pay, and a
-height where the space would do is worth less: a client beside its broker would seem two heights away from it.
+to its middle. Else noise is fitted, and those pairs pay for it. Where all pairs were measured nobody pays, and a height
+where the space would do is worth less: a client beside its broker would seem two heights away from it.
 
 The map may have more dimensions than the nodes' own: 17 sites that are equally far apart need 16 of them, and with 8
 some of these would seem a third too far. How many depends on what was measured: a node whose place has more parts than

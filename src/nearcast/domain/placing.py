@@ -114,7 +114,7 @@ def _merged(told: Sequence[tuple[str, TopicPlace]], own: Sequence[str]) -> Topic
 def _measured(told: Sequence[tuple[str, TopicPlace]]) -> Iterable[tuple[str, float]]:
     """Worst cases as round trips; none while each of several brokers knows a part of the clients only.
 
-    Which it does for as long as a topic's clients go from one to the other. A broker that they have left still tells for
+    Which is so for as long as a topic's clients go from one to the other. A broker that all have left still tells for
     seconds how long messages took there.
     """
     there = [(name, place) for name, place in told if place.publishers or place.subscribers]

@@ -4,8 +4,8 @@ The star of Figure 3: every node has the same way to a switch in the middle, 10 
 is that and a little more, exponential with a mean of 0.2 ms (ours: what a quiet emulated network adds). Ten minutes of
 one measurement a second, of a random peer, with the code that agents run. What nodes have found out by then is shown,
 and what is claimed is of the map that the leader makes of their measurements and hands back to them, which is what a
-policy sees, when the leader has drawn it every ten seconds for as long (60 times). By themselves nodes need ten hours for a star: they have 8 dimensions,
-in which no more than 9 are equally far apart.
+policy sees, when the leader has drawn it every ten seconds for as long (60 times). By themselves nodes need ten hours
+for a star: they have 8 dimensions, in which no more than 9 are equally far apart.
 
 Real round-trip times, when `--data` names the folder: each node measures random others a thousand times. Beside it what
 HashiCorp's Serf reached on the same matrices, and what a coordinator can make of the measurements of 32 peers a node,

@@ -4,7 +4,8 @@
 
 Reads a line of JSON per run, `Traffic`, and answers with another, `Heard`. Raw connections in one thread: frames of
 one run are all of one length, so that thousands are read at a time. Messages carry when they were handed over; how far
-behind its schedule that was is told apart, so that a run in which this process was slow can be thrown away.
+behind its schedule that was is told apart, so that a run in which this process was slow can be thrown away. A server
+that has too much may end connections: what these had yet to carry never comes.
 """
 
 import selectors
@@ -153,10 +154,12 @@ class _Run:
         for key, _ in self._selector.select(max(0.0, min(wait_s, _WAIT_S))):
             assert isinstance(key.fileobj, socket.socket)
             reader = self._readers.get(key.fileobj)
-            if reader is not None:
-                reader.read()
-            elif not key.fileobj.recv(_READ_BYTES):
-                raise ConnectionResetError("the server ended a publisher's connection")
+            try:
+                going = reader.read() if reader is not None else bool(key.fileobj.recv(_READ_BYTES))
+            except ConnectionError:
+                going = False
+            if not going:
+                self._selector.unregister(key.fileobj)
 
     def _used(self, now_s: float) -> tuple[float, float]:
         return now_s, used_s(self._traffic.pid) if self._traffic.pid is not None else 0.0
@@ -168,8 +171,11 @@ class _Writer:
         self._head = wire.message[: -(size_bytes + _END)]
         self._tail = wire.message[-(size_bytes + _END) + STAMP_BYTES :]
         self.waiting: deque[memoryview] = deque()
+        self._ended = False
 
     def send(self, now_s: float) -> None:
+        if self._ended:
+            return
         self.waiting.append(memoryview(self._head + _STAMP.pack(now_s) + self._tail))
         self.flush()
 
@@ -184,6 +190,9 @@ class _Writer:
                     self.waiting[0] = self.waiting[0][sent:]
         except BlockingIOError:
             pass
+        except ConnectionError:
+            self._ended = True
+            self.waiting.clear()
 
 
 class _Reader:
@@ -197,10 +206,11 @@ class _Reader:
         self._rest = b""
         self.heard: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
 
-    def read(self) -> None:
+    def read(self) -> bool:
+        """False, or ConnectionError, when the server has ended the connection."""
         data = self._of.recv(_READ_BYTES)
         if not data:
-            raise ConnectionResetError("the server ended a subscriber's connection")
+            return False
         now_s = time.monotonic()
         data = self._rest + data
         while len(data) >= self._frame or (data and data[0] != self._first):
@@ -219,10 +229,11 @@ class _Reader:
             else:
                 break
         self._rest = data
+        return True
 
 
 def play(traffic: Traffic) -> Heard:
-    """OSError when the server ends a connection."""
+    """OSError when the server takes no connection."""
     run = _Run(traffic)
     try:
         return run.play()
