@@ -26,7 +26,7 @@ MOST_DIMENSIONS = 16
 
 _ROUNDS = 1500
 _STEP_S = 0.004  # at first; it falls to nothing
-_SMALL_STEP_S = 0.0005
+_SMALL_STEP = 0.005  # of a usual round trip
 _ROUND = 0.02  # errors smaller than this pull in proportion to themselves,
 _ROUND_MORE = 1.0  # and larger ones too at first: nobody is given up before everybody has found a place
 _FLOOR_S = 0.005  # of round trips that are shorter, what was measured is believed, and not this map
@@ -59,8 +59,9 @@ def fitted(
     aside[measured] = np.random.default_rng(0).uniform(-_ASIDE_S, _ASIDE_S, (len(measured), aside.shape[1]))
     at = np.concatenate((vec, aside, height[:, None]), axis=1)
     mean, square = np.zeros_like(at), np.zeros_like(at)
-    first_s, more = (_SMALL_STEP_S, 0.0) if gently else (_STEP_S, _ROUND_MORE)
-    pull_per_s = _PULL * (1.0 - known) / max(float(np.median(rtt_s)), _FLOOR_S)
+    usual_s = max(float(np.median(rtt_s)), _FLOOR_S)
+    first_s, more = (_SMALL_STEP * usual_s, 0.0) if gently else (_STEP_S, _ROUND_MORE)
+    pull_per_s = _PULL * (1.0 - known) / usual_s
     for number in range(1, rounds + 1):
         left = 1.0 - (number - 1) / rounds
         slope = _slope(at, one, other, rtt_s, _ROUND + more * max(0.0, 2.0 * left - 1.0))
@@ -68,8 +69,8 @@ def fitted(
         mean = _MEAN_KEPT * mean + (1.0 - _MEAN_KEPT) * slope
         square = _SQUARE_KEPT * square + (1.0 - _SQUARE_KEPT) * slope**2
         step_s = first_s * left
-        usual = np.sqrt(square / (1.0 - _SQUARE_KEPT**number)) + 1e-12
-        at = at - step_s * mean / (1.0 - _MEAN_KEPT**number) / usual
+        size = np.sqrt(square / (1.0 - _SQUARE_KEPT**number)) + 1e-12
+        at = at - step_s * mean / (1.0 - _MEAN_KEPT**number) / size
         at[:, -1] = np.maximum(at[:, -1], HEIGHT_MIN_S)
     return at[:, :-1], at[:, -1]
 

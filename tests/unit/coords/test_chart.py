@@ -57,6 +57,18 @@ def test_a_map_that_is_drawn_again_stays_where_it_is() -> None:
     assert max(each.error for each in again.values()) < 0.1
 
 
+@pytest.mark.parametrize("rtt_s", [0.01, 0.2])
+def test_sites_on_a_star_are_found_however_near_they_are(rtt_s: float) -> None:
+    """By steps of a fixed length those that are near would never come to rest."""
+    rng = np.random.default_rng(8)
+    names = [f"b{number:02}" for number in range(16)]
+    told = {name: Spot(tuple(rng.normal(0.0, 0.2 * rtt_s, DIMENSIONS).tolist()), 0.001) for name in names}
+    rtts_s = {pair: rtt_s + float(rng.exponential(0.005 * rtt_s)) for pair in combinations(names, 2)}
+    for _ in range(24):
+        told = spots(charted(told, rtts_s))
+    assert np.percentile(errors(told, dict.fromkeys(rtts_s, rtt_s)), 95) < 0.03
+
+
 def test_who_has_measured_few_of_many_is_not_on_the_map() -> None:
     told, rtts_s = world(30, seed=4)
     shy = {pair: rtt_s for pair, rtt_s in rtts_s.items() if "b07" not in pair or pair[0] in {"b01", "b02"}}
