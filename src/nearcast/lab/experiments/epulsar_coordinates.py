@@ -59,7 +59,7 @@ _COST_UPDATES = 2_000
 _EVERY_S = 1.0  # how often an agent measures
 _ROUNDS = 1_000
 _PARTS = 16  # a round in so many steps: nodes do not all measure at the same instant
-_SEEDS = 5
+_SEEDS = 20  # of five, the mean of a 90th percentile varies by 1 %, which is all that ours is better by
 _FIT_PEERS = 32
 _BUCKETS_MS = (0.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 400.0, np.inf)
 
