@@ -26,7 +26,7 @@ MOST_DIMENSIONS = 16
 
 _ROUNDS = 1500
 _STEP_S = 0.004  # at first; it falls to nothing
-_SMALL_STEP = 0.005  # of a usual round trip
+_SMALL_STEP = 0.01  # of a usual round trip; it soon gets smaller, so that all come to rest
 _ROUND = 0.02  # errors smaller than this pull in proportion to themselves,
 _ROUND_MORE = 1.0  # and larger ones too at first: nobody is given up before everybody has found a place
 _FLOOR_S = 0.005  # of round trips that are shorter, what was measured is believed, and not this map
@@ -68,7 +68,7 @@ def fitted(
         slope[measured, :-1] += pull_per_s * _inwards(at[measured, :-1])
         mean = _MEAN_KEPT * mean + (1.0 - _MEAN_KEPT) * slope
         square = _SQUARE_KEPT * square + (1.0 - _SQUARE_KEPT) * slope**2
-        step_s = first_s * left
+        step_s = first_s * (left**2 if gently else left)
         size = np.sqrt(square / (1.0 - _SQUARE_KEPT**number)) + 1e-12
         at = at - step_s * mean / (1.0 - _MEAN_KEPT**number) / size
         at[:, -1] = np.maximum(at[:, -1], HEIGHT_MIN_S)
