@@ -39,7 +39,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     epoch: int  # of the route that it knows
     floor: int  # the oldest epoch alive; legs of older ones are over
     through: tuple[str, ...]  # the brokers that an END must have come through
-    alone: bool  # one broker, no transition: a jump on the direct path is proof
+    alone: bool  # it came from the one broker, no transition: a jump on the direct path is proof
 
 
 class Stream:

@@ -192,8 +192,8 @@ class Subscriber:
             return out if self._heard_elsewhere(envelope, via) else [*out, Deliver(envelope)]
         if envelope.flags & (END | HEARTBEAT):
             ends = bool(envelope.flags & END)
-            return out + self.streams.mark(envelope, via, self._view(), now, ends=ends)
-        delivered = self.streams.data(envelope, self._view(), now)
+            return out + self.streams.mark(envelope, via, self._view(via), now, ends=ends)
+        delivered = self.streams.data(envelope, self._view(via), now)
         return out + delivered if out else delivered
 
     def _notice(self, notice: OnTopic, via: str, now: float) -> list[Instruction]:
@@ -441,14 +441,15 @@ class Subscriber:
 
     # Small things
 
-    def _view(self) -> View:
+    def _view(self, via: str = "") -> View:
+        """`via`: where something came from, which may be a broker that was left: it proves nothing of the others."""
         return View(
             settled=not self.moving,
             patience_s=self._patience_s(),
             epoch=self.lease.epoch,
             floor=self.lease.floor,
             through=tuple(broker for broker in self._through() if broker in self.lease.sources),
-            alone=len(self.attachments) == 1 and not self.moving,
+            alone=not self.moving and len(self.attachments) == 1 and via in self.attachments,
         )
 
     def _patience_s(self) -> float:

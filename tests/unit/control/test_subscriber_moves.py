@@ -170,6 +170,17 @@ def test_an_answer_of_an_agent_that_was_not_told_yet_starts_no_barrier() -> None
     assert Detach("H0") not in one.tick(10.4 + TIMING.linger_s)
 
 
+def test_what_still_comes_from_the_broker_that_was_left_is_no_proof_of_a_hole() -> None:
+    """The messages between may be under way through the one that it is at, and are not thrown away when they come."""
+    one = lingering()
+    assert one.frame(message(1), "H0", 10.4) == [Deliver(message(1))]
+    assert Detach("H0") in one.tick(10.3 + TIMING.linger_s)
+    assert one.frame(message(4), "H0", 11.4) == []
+    between = [one.frame(message(seq, trail=forwarded(seq, source="H0")), "H1", 11.5) for seq in (2, 3)]
+    assert [each.envelope.seq for out in between for each in out if isinstance(each, Deliver)] == [2, 3, 4]
+    assert gaps(one.frame(message(7), "H1", 11.6)) == [Gap("t", 7, 5, 6)], "which from the broker that it is at, is one"
+
+
 def test_a_message_that_comes_over_both_brokers_is_delivered_once() -> None:
     one = moving()
     assert one.frame(message(1), "H0", 10.3) == [Deliver(message(1))]
