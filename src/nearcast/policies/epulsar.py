@@ -5,10 +5,10 @@ topics of overloaded brokers (see `overload`). Each is given the broker with the
 keep its promise and are not overloaded by it; those with the fewest such brokers choose first. `all-pairs` is the same
 with every single client in view, where `epulsar` has the middle of them and how far the farthest are away.
 
-A topic moves for its promise only to a broker that is better by a twentieth at least, of what differs between
-brokers, so that it does not go to and fro between two that are nearly equal. Where all clients have measured a broker,
-that counts in place of the prediction; one that is only predicted must be better than what is predicted for the present
-broker, too. Topics on several brokers are left alone.
+A topic moves for its promise only to a broker that would keep it with a hundredth to spare, or that is better by a
+twentieth at least, of what differs between brokers, so that it does not go to and fro between two that are nearly
+equal. Where all clients have measured a broker, that counts in place of the prediction; one that is only predicted must
+be better than what is predicted for the present broker, too. Topics on several brokers are left alone.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _AT_ONCE = (
 _FEW = 8
 _SHOWN = 5  # candidates that a step tells of
 _BETTER = 0.95
+_KEPT = 0.99
 _NOBODY = np.zeros(0, dtype=np.int64)
 
 
@@ -140,7 +141,9 @@ def _planned(name: str, snapshot: Snapshot, settings: Settings, now_s: float, pr
     if held:
         reasons.append(f"{held} topics stay although their promise is broken: they are held back, having moved lately")
     if stayed:
-        reasons.append(f"{stayed} topics stay although their promise is broken: no broker is better by a twentieth")
+        reasons.append(
+            f"{stayed} topics stay although their promise is broken: no broker keeps it, or is better by a twentieth"
+        )
     if resting:
         reasons.append(
             f"{resting} brokers keep their topics although they use too much: it may not show yet that others have left"
@@ -227,6 +230,7 @@ class _Candidates:
         self._keeps: Ints = np.empty(len(topics), dtype=np.int64)
         self.now_s: Floats = np.empty(len(topics))  # what is predicted for where a topic is: like is compared with like
         self._same_s = predict.same_s(self._places, topics)
+        self._bound_s = self._places.bound_s[topics]
         broker = snapshot.members[snapshot.first[:-1]][topics]
         self._likely_s = predict.likely_s(self._places, topics, broker)
         for start in range(0, len(topics), _AT_ONCE):
@@ -244,9 +248,10 @@ class _Candidates:
             self._worst_s[part] = np.take_along_axis(values, order, axis=1)
 
     def is_better(self, row: int, worst_s: float) -> bool:
-        """By enough to move for it."""
+        """By enough to move for it. For a broken promise only: then whatever keeps it is better than what is now."""
         same_s = float(self._same_s[row])
-        return worst_s - same_s <= _BETTER * (float(self.now_s[row]) - same_s)
+        by_a_twentieth = worst_s - same_s <= _BETTER * (float(self.now_s[row]) - same_s)
+        return by_a_twentieth or worst_s <= min(_KEPT * float(self._bound_s[row]), float(self.now_s[row]))
 
     def is_likely(self, row: int, receiver: int, worst_s: float) -> bool:
         """Whether a broker that nobody measured is better by what is predicted of the present one, too.
