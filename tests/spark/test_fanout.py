@@ -32,7 +32,7 @@ def written(directory: Path, spark: str | None) -> dict[str, bytes]:
 @pytest.mark.timeout(600)
 def test_a_study_writes_the_same_bytes_with_and_without_spark(tmp_path: Path, cluster: Cluster) -> None:
     alone = written(tmp_path / "alone", None)
-    assert sorted(alone) == ["placement.png", "result.json", "sizes.csv"]
+    assert sorted(alone) == ["draws.csv", "placement.png", "result.json", "sizes.csv"]
     assert written(tmp_path / "local", LOCAL) == alone
     assert written(tmp_path / "cluster", cluster.master) == alone
     assert cluster.worked == ["worker-0", "worker-1"]

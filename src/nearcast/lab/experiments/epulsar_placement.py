@@ -5,7 +5,9 @@ its city's game server publishes and to which the game servers of its group's pl
 `epulsar.uav-placement` (Figure 5): 16 swarms of 8 drones over 2 to 16 zones of a city, with a topic from the leader to
 the others and one back; 40 ms are promised, and a cloud 80 ms away is there for hashing to hit.
 
-Every permutation puts clients elsewhere and gives topics other names. Topics begin where the hash ring has them, and
+Every permutation puts clients elsewhere and gives topics other names. Cities, and the zones of a city, are drawn 20
+times for every size, and a twentieth of the permutations is played on each draw: with one draw, the figures would be
+those of which cities it happened to be (`draws.csv` has each by itself). Topics begin where the hash ring has them, and
 the policy moves what it would move. It sees coordinates, after ten minutes of measuring and a fit of what was measured;
 what comes of it is judged by the round-trip times themselves. As in the paper, a hop counts with its whole round trip.
 
@@ -43,6 +45,8 @@ Ints = NDArray[np.int64]
 
 _PERMUTATIONS = 1_000
 _QUICK_PERMUTATIONS = 25
+_DRAWS = 20
+_QUICK_DRAWS = 5
 _WARM_UP = 600
 _POLICIES = {"epulsar": epulsar, "all-pairs": all_pairs}
 _HASH = "hash"
@@ -95,18 +99,26 @@ class Crowd(NamedTuple):
 
 
 Scatter = Callable[[np.random.Generator], Crowd]
+Cells = Callable[[np.random.Generator], Floats]
 
 
-class SizeRow(NamedTuple):
+class Row(NamedTuple):
+    """Of one size over all of its draws, or of one draw."""
+
     source: str
     size: int
     policy: str
+    draw: int | None
     permutations: int
     pairs: int
     broken: int
     violation_ratio: float
     mean_worst_ms: float
     worst_ms: float
+
+
+Found = dict[str, tuple[int, int, float]]
+"""By policy: pairs, pairs whose promise is broken, and the worst case of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +133,30 @@ class Scene:
     spots: Spots
 
 
-def permutation(scene: Scene, seed: int) -> dict[str, tuple[int, int, float]]:
-    """By policy: pairs, pairs whose promise is broken, and the worst case of all, for one scattering of clients."""
+@dataclass(frozen=True, slots=True)
+class Size:
+    """So many cities, or zones, and how to draw some."""
+
+    source: str
+    size: int
+    drawn: Callable[[np.random.Generator], Scene]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """`seeds` are those of permutations; draw d takes each `draws`-th of them, from the d-th on."""
+
+    seeds: range
+    draws: int
+
+    def draw(self, size: Size, number: int) -> list[Found]:
+        """What came of every permutation on one draw."""
+        scene = size.drawn(np.random.default_rng((self.seeds.start, size.size, number)))
+        return [permutation(scene, seed) for seed in self.seeds[number :: self.draws]]
+
+
+def permutation(scene: Scene, seed: int) -> Found:
+    """For one scattering of clients."""
     crowd = scene.scatter(np.random.default_rng((seed, scene.size)))
     brokers = tuple(f"broker-{number:02}" for number in range(scene.topology.brokers))
     topics = [f"{seed}-{number:04}" for number in range(crowd.topics)]
@@ -196,12 +230,9 @@ def game_topology(rtt_ms: Floats) -> Topology:
     return Topology(whole, count)
 
 
-def _mmog_scenes(settings: RunSettings) -> Iterable[Scene]:
-    for source, known in _sources(settings, lambda _rng: cities.built_in(), cities.measured):
-        for count in _CITIES:
-            rng = np.random.default_rng((settings.seed, count))
-            topology = game_topology(known(rng).some(count, rng).rtt_ms)
-            yield Scene(source, count, topology, _MMOG_BOUND_MS, partial(players, count), topology.spots(rng))
+def game(source: str, known: cities.Cities, count: int, rng: np.random.Generator) -> Scene:
+    topology = game_topology(known.some(count, rng).rtt_ms)
+    return Scene(source, count, topology, _MMOG_BOUND_MS, partial(players, count), topology.spots(rng))
 
 
 # Drones
@@ -235,13 +266,18 @@ def city_topology(count: int) -> Topology:
     return Topology(whole, count + 1)
 
 
-def _uav_scenes(settings: RunSettings) -> Iterable[Scene]:
-    for source, cells in _sources(settings, zones.built_in_cells, zones.measured_cells):
-        for count in _ZONES:
-            rng = np.random.default_rng((settings.seed, count))
-            city = zones.Zones.of(cells(rng), count, rng)
-            topology = city_topology(count)
-            yield Scene(source, count, topology, _UAV_BOUND_MS, partial(drones, city), topology.spots(rng))
+def flight(source: str, cells: Cells, count: int, rng: np.random.Generator) -> Scene:
+    city = zones.Zones.of(cells(rng), count, rng)
+    topology = city_topology(count)
+    return Scene(source, count, topology, _UAV_BOUND_MS, partial(drones, city), topology.spots(rng))
+
+
+def _measured_cells(data: Path) -> Cells:
+    return partial(_as_they_are, zones.measured_cells(data))
+
+
+def _as_they_are(cells: Floats, _rng: np.random.Generator) -> Floats:
+    return cells
 
 
 # Both
@@ -250,33 +286,31 @@ def _uav_scenes(settings: RunSettings) -> Iterable[Scene]:
 _T = TypeVar("_T")
 
 
-def _sources(
-    settings: RunSettings, built_in: Callable[[np.random.Generator], _T], measured: Callable[[Path], _T]
-) -> list[tuple[str, Callable[[np.random.Generator], _T]]]:
-    found: list[tuple[str, Callable[[np.random.Generator], _T]]] = [("built-in", built_in)]
-    if settings.data is not None:
-        real = measured(settings.data)
-        found.append(("real", lambda _rng: real))
-    return found
+def _sources(settings: RunSettings, built_in: _T, measured: Callable[[Path], _T]) -> list[tuple[str, _T]]:
+    return [("built-in", built_in), *([] if settings.data is None else [("real", measured(settings.data))])]
 
 
-def _measured(scenes: Iterable[Scene], settings: RunSettings, progress: Progress) -> list[SizeRow]:
+def _studied(sizes: Iterable[Size], settings: RunSettings, progress: Progress) -> list[Row]:
     count = settings.seeds or (_QUICK_PERMUTATIONS if settings.quick else _PERMUTATIONS)
-    seeds = range(settings.seed, settings.seed + count)
+    study = Study(range(settings.seed, settings.seed + count), min(_QUICK_DRAWS if settings.quick else _DRAWS, count))
     rows = []
     with workers_of(settings) as map_seeds:
-        for scene in scenes:
-            found = map_seeds(partial(permutation, scene), seeds, progress, f"{scene.source}, {scene.size}")
-            rows += [_row(scene, policy, [each[policy] for each in found]) for policy in (*_POLICIES, _HASH)]
+        for size in sizes:
+            doing = f"draws of {size.size} ({size.source})"
+            draws = map_seeds(partial(study.draw, size), range(study.draws), progress, doing)
+            for policy in (*_POLICIES, _HASH):
+                rows += [_row(size, policy, number, draw) for number, draw in enumerate(draws)]
+                rows.append(_row(size, policy, None, [each for draw in draws for each in draw]))
     return rows
 
 
-def _row(scene: Scene, policy: str, found: list[tuple[int, int, float]]) -> SizeRow:
-    pairs, broken, worst_ms = zip(*found, strict=True)
-    return SizeRow(
-        scene.source,
-        scene.size,
+def _row(size: Size, policy: str, draw: int | None, found: list[Found]) -> Row:
+    pairs, broken, worst_ms = zip(*(each[policy] for each in found), strict=True)
+    return Row(
+        size.source,
+        size.size,
         policy,
+        draw,
         len(found),
         sum(pairs),
         sum(broken),
@@ -286,8 +320,9 @@ def _row(scene: Scene, policy: str, found: list[tuple[int, int, float]]) -> Size
     )
 
 
-def _of(rows: Iterable[SizeRow], policy: str) -> dict[tuple[str, int], SizeRow]:
-    return {(row.source, row.size): row for row in rows if row.policy == policy}
+def _of(rows: Iterable[Row], policy: str) -> dict[tuple[str, int], Row]:
+    """Over all draws."""
+    return {(row.source, row.size): row for row in rows if row.policy == policy and row.draw is None}
 
 
 NEAR_ALL_PAIRS = Expectation("EP-3", "violation ratio beyond that of all-pairs (largest of all sizes)", "<= 0.02")
@@ -298,7 +333,9 @@ HASH_VIOLATES = Expectation("EP-4", "smallest violation ratio of hashing", "> 0"
 
 
 def _mmog(settings: RunSettings, progress: Progress) -> Outcome:
-    rows = _measured(_mmog_scenes(settings), settings, progress)
+    sources = _sources(settings, cities.built_in(), cities.measured)
+    sizes = [Size(source, count, partial(game, source, known, count)) for source, known in sources for count in _CITIES]
+    rows = _studied(sizes, settings, progress)
     ours, pairs, hashed = (_of(rows, name) for name in ("epulsar", "all-pairs", _HASH))
     beyond = max(ours[at].violation_ratio - pairs[at].violation_ratio for at in ours)
     over = max((ours[at].violation_ratio / hashed[at].violation_ratio for at in ours if hashed[at].violation_ratio),
@@ -308,7 +345,12 @@ def _mmog(settings: RunSettings, progress: Progress) -> Outcome:
 
 
 def _uav(settings: RunSettings, progress: Progress) -> Outcome:
-    rows = _measured(_uav_scenes(settings), settings, progress)
+    built_in: Cells = zones.built_in_cells
+    sources = _sources(settings, built_in, _measured_cells)
+    sizes = [
+        Size(source, count, partial(flight, source, cells, count)) for source, cells in sources for count in _ZONES
+    ]
+    rows = _studied(sizes, settings, progress)
     ours, hashed = _of(rows, "epulsar"), _of(rows, _HASH)
     claims = (
         NO_VIOLATION.judge(sum(row.broken for row in ours.values())),
@@ -318,16 +360,23 @@ def _uav(settings: RunSettings, progress: Progress) -> Outcome:
     return _outcome(rows, claims, "zones", _UAV_BOUND_MS)
 
 
-def _outcome(rows: list[SizeRow], claims: tuple[Claim, ...], by: str, bound_ms: float) -> Outcome:
+def _outcome(rows: list[Row], claims: tuple[Claim, ...], by: str, bound_ms: float) -> Outcome:
+    whole, draws = [row for row in rows if row.draw is None], [row for row in rows if row.draw is not None]
     return Outcome(
         claims=claims,
-        metrics={"permutations": rows[0].permutations, "bound_ms": bound_ms},
-        tables={"sizes": Table(SizeRow._fields, tuple(tuple(row) for row in rows))},
-        figures={"placement": partial(_draw, rows, by, bound_ms)},
+        metrics={
+            "permutations": whole[0].permutations,
+            "draws": 1 + max(row.draw or 0 for row in draws),
+            "bound_ms": bound_ms,
+        },
+        tables={
+            name: Table(Row._fields, tuple(map(tuple, each))) for name, each in (("sizes", whole), ("draws", draws))
+        },
+        figures={"placement": partial(_draw, whole, by, bound_ms)},
     )
 
 
-def _draw(rows: list[SizeRow], by: str, bound_ms: float, figure: "Figure") -> None:
+def _draw(rows: list[Row], by: str, bound_ms: float, figure: "Figure") -> None:
     sources = list(dict.fromkeys(row.source for row in rows))
     figure.set_size_inches(9.0, 3.6 * len(sources))
     axes = figure.subplots(len(sources), 2, squeeze=False)
