@@ -119,10 +119,10 @@ async def forge_notices(config: Config, here: str, away: str) -> None:
 
 
 def test_what_a_client_needs_is_no_more_than_its_own_password_and_the_fleets_key(fleet: Fleet, tmp_path: Path) -> None:
-    """A client's machine has neither the agents' secrets nor the coordinators'."""
+    """A client's machine has neither the agents' secrets nor the coordinators'. The authority's certificate is none."""
     far = tmp_path / "elsewhere"
     (far / "credentials").mkdir(parents=True)
-    for name in ("nearcast.toml", "key", "credentials/client"):
+    for name in ("nearcast.toml", "key", "credentials/client", "credentials/authority.pem"):
         (far / name).write_bytes((fleet.state / name).read_bytes())
 
     async def use() -> None:

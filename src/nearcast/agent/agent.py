@@ -34,6 +34,7 @@ from nearcast.domain.ring import Ring
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
+from nearcast.transport.endpoint import Tls
 from nearcast.wire.channels import Committed, Describe, Described, Follow, Known, Muster, Rehome, Unfollow
 from nearcast.wire.control import (
     AGENT_SUBJECT,
@@ -103,6 +104,7 @@ class Agent:
         chance: Callable[[], float] = random.random,
         workers: Workers | None = None,
         bury: Callable[[str, Bury], None] = forget_dead,
+        tls: Tls | None = None,
     ) -> None:
         if not 0 < incarnation < MOST_INCARNATIONS:
             raise ConfigError(
@@ -123,7 +125,7 @@ class Agent:
         # A session must be higher than those of earlier lives: nothing but the wall clock outlives us.
         session = int(clock.wall() * 1000)
         channels = ChannelAgent(broker, session, timing or Timing(), users=self._homed_users)
-        self.channels = Channels(channels, self._pool, clock, self._crew, bus=bus, dialect=dialect)
+        self.channels = Channels(channels, self._pool, clock, self._crew, bus=bus, dialect=dialect, tls=tls)
         self._confirming: dict[str, None] = {}
         self._workers = workers
         self._bury = bury

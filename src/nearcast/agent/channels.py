@@ -10,6 +10,7 @@ from nearcast.domain.errors import MessageTooLarge, WireError
 from nearcast.transport.alarm import Alarm
 from nearcast.transport.clock import Clock
 from nearcast.transport.crew import Crew
+from nearcast.transport.endpoint import Tls
 from nearcast.transport.http import ask
 from nearcast.wire.channels import (
     PIPELINE_SUBJECT,
@@ -47,13 +48,16 @@ class Channels:
         *,
         bus: str,
         dialect: Dialect,
+        tls: Tls | None = None,
     ) -> None:
+        """`tls`: whom the pipeline must be certified by, where results are pulled over HTTPS."""
         self.machine = machine
         self._pool = pool
         self._clock = clock
         self._crew = crew
         self._bus = bus
         self._dialect = dialect
+        self._tls = tls
         self._well = True  # the last question for results was answered
         self._alarm = Alarm(clock, self._tick)
 
@@ -130,7 +134,8 @@ class Channels:
     async def _fetch(self, url: str, pull: Pull) -> None:
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                data = await ask(url, RESULTS_PATH, seal(pull, self._dialect), most_bytes=_MOST_BYTES)
+                pulled = seal(pull, self._dialect)
+                data = await ask(url, RESULTS_PATH, pulled, most_bytes=_MOST_BYTES, tls=self._tls)
             answer = unseal(data, self._dialect)
             if not isinstance(answer, Pulled):
                 raise WireError(f"a {type(answer).__name__} is no answer to a pull")  # noqa: TRY301  # as unseal does

@@ -25,6 +25,7 @@ from nearcast.transport.access import Role
 from nearcast.transport.clock import SystemClock
 from nearcast.transport.config import BUS, BrokerAt, Config, load_config
 from nearcast.transport.directory import Directory
+from nearcast.transport.endpoint import Tls
 from nearcast.transport.http import parse_address
 from nearcast.transport.process import run_until_stopped, say_ready, wait_until
 
@@ -83,10 +84,11 @@ async def _serve(config: Config, broker: str, at: BrokerAt, served: str | None, 
         pace=AGENT_PACE if config.counts else None,
         workers=WorkerProcesses(math.ceil(at.most.cores or os.cpu_count() or 1), clock),
         bury=letters.bury,
+        tls=config.tls,
     )
     agent.start()
     try:
-        async with _metrics(agent, served) as url:
+        async with _metrics(agent, served, config.web.tls) as url:
             if await wait_until(lambda: agent.connected, stopped):
                 say_ready(agent=broker, **({} if url is None else {"metrics": url}))
             await stopped.wait()
@@ -96,7 +98,7 @@ async def _serve(config: Config, broker: str, at: BrokerAt, served: str | None, 
 
 
 @asynccontextmanager
-async def _metrics(agent: Agent, address: str | None) -> AsyncIterator[str | None]:
+async def _metrics(agent: Agent, address: str | None, tls: Tls | None) -> AsyncIterator[str | None]:
     """Gives the address, if there is one."""
     if address is None:
         yield None
@@ -108,5 +110,5 @@ async def _metrics(agent: Agent, address: str | None) -> AsyncIterator[str | Non
         raise ConfigError(f"web.metrics: to serve at {address} pip install 'nearcast[web]'") from error
     handovers = HandoverMetrics(agent.broker, lambda: (agent.machine.handovers()[0], len(agent.machine.forwarders)))
     complaints = ComplaintMetrics(agent.broker, agent.complaints)
-    async with serving_metrics(address, handovers, complaints, RejectMetrics(agent.rejects)) as url:
+    async with serving_metrics(address, tls, handovers, complaints, RejectMetrics(agent.rejects)) as url:
         yield url

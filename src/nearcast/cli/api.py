@@ -14,6 +14,7 @@ from nearcast.domain.errors import ApiRefused, ConfigError, LeaseLost, LinkDown,
 from nearcast.domain.task import Task
 from nearcast.fleet.status import read_status
 from nearcast.transport.config import Config, load_config
+from nearcast.transport.endpoint import Tls
 from nearcast.transport.http import BadStatus, Unreached, ask
 from nearcast.web.models import Accepted, Problem
 
@@ -36,8 +37,10 @@ class CoordinatorApi:
     Not promised: that an order which was not answered in time was not carried out.
     """
 
-    def __init__(self, urls: Sequence[str], token: str) -> None:
+    def __init__(self, urls: Sequence[str], token: str, tls: Tls | None = None) -> None:
+        """`tls`: whom coordinators at https addresses must be certified by, if not by the machine's own authorities."""
         self._urls = tuple(urls)
+        self._tls = tls
         self._headers = {**_HEADERS, **({"Authorization": f"Bearer {token}"} if token else {})}
 
     async def get(self, path: str, kind: type[_T], *, timeout_s: float = 10.0, **query: object) -> _T:
@@ -89,7 +92,7 @@ class CoordinatorApi:
 
     async def _ask_one(self, url: str, path: str, body: bytes | None, kind: type[_T]) -> _T:
         try:
-            content = await ask(url, _PREFIX + path, body, most_bytes=_MOST_BYTES, headers=self._headers)
+            content = await ask(url, _PREFIX + path, body, most_bytes=_MOST_BYTES, headers=self._headers, tls=self._tls)
         except BadStatus as error:
             raise _refusal(error, url) from error
         except (OSError, EOFError, ValueError) as error:
@@ -118,7 +121,7 @@ def api_of(file: Path | None) -> CoordinatorApi:
     if named and TOKEN in os.environ:
         return CoordinatorApi(named, os.environ[TOKEN])
     config = load_config(file)
-    return CoordinatorApi(named or pages_of(config), token_of(config))
+    return CoordinatorApi(named or pages_of(config), token_of(config), config.tls)
 
 
 def pages_of(config: Config) -> tuple[str, ...]:
@@ -134,7 +137,7 @@ def pages_of(config: Config) -> tuple[str, ...]:
             f"{config.path}: no coordinator serves an API: set web.address, or `nearcast up` with 'nearcast[web]' and"
             f" without --no-web; {_WHERE}"
         )
-    return (f"http://{config.web.address}",)
+    return (f"{'http' if config.web.tls is None else 'https'}://{config.web.address}",)
 
 
 def token_of(config: Config) -> str:

@@ -75,7 +75,7 @@ def start_fleet(
         int | None, typer.Option(min=10, metavar="N", help="So many each broker takes at most; 10000 by default.")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Servers let in anybody on this machine: for benchmarks.")
+        bool, typer.Option("--insecure", help="Servers let in anybody on this machine, without TLS: for benchmarks.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,6 +102,7 @@ def start_fleet(
             port=port or 0,
             metrics=metrics,
             secure=not insecure,
+            tls=not insecure,
             quota=Quota() if connections is None else Quota(connections),
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from nearcast.domain.errors import ConfigError
 from nearcast.domain.load import UNKNOWN, Resources
+from nearcast.fleet.certificates import AUTHORITY, kept_certificates
 from nearcast.fleet.cluster import Cluster
 from nearcast.fleet.commands import CommandSpec, own_command
 from nearcast.fleet.credentials import (
@@ -59,7 +60,8 @@ class LocalSpec:
     dashboard, the first of them at `port` and each other at the next one (0: at free ones); with `metrics` too, agents
     theirs.
     Servers let in the roles of `fleet.permissions`, with passwords that are made here, and API and dashboard those who
-    have one of the tokens that are made here; without `secure`, anybody. `quota` is of each broker, where secure.
+    have one of the tokens that are made here; without `secure`, anybody. `quota` is of each broker, where secure. With
+    `tls`, servers show a certificate that is made here, and whatever goes to or from them is encrypted.
     """
 
     sites: int = 3
@@ -85,6 +87,7 @@ class LocalSpec:
     port: int = 0
     metrics: bool = True
     secure: bool = True
+    tls: bool = False
     quota: Quota = field(default_factory=Quota)
 
     def __post_init__(self) -> None:
@@ -118,10 +121,11 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     passwords = role_passwords(state) if spec.secure else None
     guard = None if passwords is None else Guard(passwords, quota=spec.quota)
     bus_guard = None if passwords is None else Guard(passwords, bus=True)
-    bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True, guard=bus_guard))
+    tls = kept_certificates(state) if spec.tls else None
+    bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True, guard=bus_guard, tls=tls))
     peers = kept_secret(state / FOLDER / PEER) if spec.secure and spec.cluster > 1 else None
     sites = [
-        [await supervisor.start(replace(each, guard=guard)) for each in _servers(spec, broker, peers)]
+        [await supervisor.start(replace(each, guard=guard, tls=tls)) for each in _servers(spec, broker, peers)]
         for broker in spec.brokers
     ]
     urls = [[server.endpoint.url for server in servers] for servers in sites]
@@ -158,7 +162,8 @@ def renting_for(supervisor: Supervisor, spec: LocalSpec) -> AbstractAsyncContext
     """Servers like those that were launched. A rented one is reached directly, from wherever."""
     state = supervisor.state.resolve()
     guard = Guard(role_passwords(state), quota=spec.quota) if spec.secure else None
-    rental = RentalSpec(spec.kind, state / CONFIG_FILE, spec.analyzer, spec.out_bytes_per_s, guard)
+    tls = kept_certificates(state) if spec.tls else None
+    rental = RentalSpec(spec.kind, state / CONFIG_FILE, spec.analyzer, spec.out_bytes_per_s, guard, tls)
     return renting(supervisor, rental, state / RENTAL_SOCKET)
 
 
@@ -218,6 +223,8 @@ def _config_text(
         *(["analyzer = false"] if not spec.analyzer else []),
         f'\n[control]\nurl = "{bus}"',
     ]
+    if spec.tls:
+        parts.append(f'\n[tls]\nca_file = "{AUTHORITY}"')
     if spec.secure:
         parts += [f'\n[access.{role}]\nuser = "{role}"\npassword_file = "{FOLDER}/{role}"' for role in Role]
     for number, (broker, (server, *others)) in enumerate(zip(spec.brokers, sites, strict=True)):

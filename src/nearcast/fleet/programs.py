@@ -118,13 +118,19 @@ def nats_config(
         }
         if cluster.password is not None:
             config["cluster"]["authorization"] = {"user": _PEER, "password": cluster.password}
+        if tls is not None:
+            config["cluster"]["tls"] = _shown_by(tls) | {"ca_file": str(tls.ca_file), "verify": True}
     if guard is not None:
         config["authorization"] = {"users": nats_users(guard)}
     elif at.user is not None:
         config["authorization"] = {"user": at.user, "password": at.password}
     if tls is not None:
-        config["tls"] = {"cert_file": str(tls.cert_file), "key_file": str(tls.key_file)}
+        config["tls"] = _shown_by(tls)
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+
+
+def _shown_by(tls: Tls) -> dict[str, Any]:
+    return {"cert_file": str(tls.cert_file), "key_file": str(tls.key_file)}
 
 
 def redis_config(

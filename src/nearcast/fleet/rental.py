@@ -20,7 +20,7 @@ from nearcast.fleet.permissions import Guard
 from nearcast.fleet.provisioner import Rented
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.fleet.supervisor import Supervisor
-from nearcast.transport.endpoint import NATS
+from nearcast.transport.endpoint import NATS, Tls
 
 _ANSWER_S = 60.0  # a server and its agent start meanwhile, on a machine that may be busy
 
@@ -44,6 +44,7 @@ class RentalSpec:
     monitor: bool = False
     out_bytes_per_s: float | None = None
     guard: Guard | None = None
+    tls: Tls | None = None
 
 
 class Rental:
@@ -75,7 +76,7 @@ class Rental:
         spec = self._spec
         monitor = spec.monitor and spec.kind == NATS
         server = await self._supervisor.start(
-            ServerSpec(spec.kind, name, monitor=monitor, guard=spec.guard), vital=False
+            ServerSpec(spec.kind, name, monitor=monitor, guard=spec.guard, tls=spec.tls), vital=False
         )
         self._servers[name] = server
         command = ["agent", "--broker", name, "--url", server.url]

@@ -193,7 +193,7 @@ class Pipeline:
             from nearcast.transport.web import serving  # noqa: PLC0415
         except ImportError as error:
             raise ConfigError("feeds from http need a web server: pip install 'nearcast[web]'") from error
-        async with serving(routes_to(self._inlets), self.http) as url:
+        async with serving(routes_to(self._inlets), self.http, self.config.web.tls) as url:
             _say(f"feeds from http: POST {url}/feeds/NAME")
             await asyncio.Event().wait()
 
@@ -223,7 +223,7 @@ class Pipeline:
         delivery = Delivery(
             connect, self.store, bus=BUS, dialect=config.dialect, clock=self.clock, timing=config.timing
         )
-        async with serving(delivery.routes, self.results) as url, delivery.running(url):
+        async with serving(delivery.routes, self.results, config.web.tls) as url, delivery.running(url):
             while True:
                 self._changed.clear()
                 runners = [self._runner(each, self._catalog) for each in self._catalog.channels]

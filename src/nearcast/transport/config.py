@@ -51,6 +51,8 @@ metrics = "127.0.0.1:0"               # optional: of each agent and pipeline, it
 tokens_file = "credentials/tokens"    # who may use API and dashboard; without it anybody, and on loopback only
 api = ["http://10.0.0.5:8790"]        # where operators' commands find coordinators, or NEARCAST_API; else by `address`
 token_file = "credentials/operator"   # with which they are let in, or NEARCAST_TOKEN
+cert_file = "web.pem"                 # optional: what is served is served over HTTPS; [tls] says whom to trust
+key_file = "web.key"                  # optional: where that certificate's key is, if not in the same file
 
 [pipeline]                            # optional: of feeds and datasets
 folder = "pipeline"                   # where tables are: every process of Spark must see it by this name
@@ -155,6 +157,8 @@ class _Web(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens_file: str | None = None
     api: tuple[str, ...] = ()
     token_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -196,7 +200,8 @@ class Web:
     """Where a coordinator serves its API and dashboard, and an agent or a pipeline its metrics: HOST:PORT, or None.
 
     `tokens`: the file of those who may use API and dashboard; None when anybody may. `api`: the addresses at which
-    operators' commands find coordinators, if it is said; `token`: the file with which they are let in.
+    operators' commands find coordinators, if it is said; `token`: the file with which they are let in. With `tls`, all
+    of it is served over HTTPS, with its certificate.
     """
 
     address: str | None = None
@@ -204,6 +209,7 @@ class Web:
     tokens: Path | None = None
     api: tuple[str, ...] = ()
     token: Path | None = None
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,7 +529,17 @@ def _web(raw: _Web, path: Path) -> Web:
         except ConfigError as error:
             raise ConfigError(f"{path}: web.{key}: {error}") from error
     tokens, token = (None if each is None else path.parent / each for each in (raw.tokens_file, raw.token_file))
-    return Web(raw.address, raw.metrics, tokens, raw.api, token)
+    return Web(raw.address, raw.metrics, tokens, raw.api, token, _web_tls(raw, path))
+
+
+def _web_tls(raw: _Web, path: Path) -> Tls | None:
+    """The files need not be there for those who only ask: they are opened where something is served."""
+    if raw.cert_file is None:
+        if raw.key_file is not None:
+            raise ConfigError(f"{path}: web.key_file has no web.cert_file to go with it")
+        return None
+    key = None if raw.key_file is None else path.parent / raw.key_file
+    return Tls(cert_file=path.parent / raw.cert_file, key_file=key)
 
 
 def _check(raw: _File) -> Check | None:

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import gzip
-import ssl
 import zlib
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from nearcast.domain.errors import ConfigError
+from nearcast.transport.endpoint import Tls
 
 
 class Unreached(OSError):
@@ -25,18 +25,25 @@ class BadStatus(ValueError):
 
 
 async def ask(
-    url: str, path: str, body: bytes | None = None, *, most_bytes: int, headers: Mapping[str, str] | None = None
+    url: str,
+    path: str,
+    body: bytes | None = None,
+    *,
+    most_bytes: int,
+    headers: Mapping[str, str] | None = None,
+    tls: Tls | None = None,
 ) -> bytes:
-    """GET, or POST of `body`. HTTP 1.0: the answer ends with the connection.
+    """GET, or POST of `body`. HTTP 1.0: the answer ends with the connection. `tls` says whom an https address must be
+    certified by; else the machine's own authorities.
 
     Raises Unreached, OSError, EOFError, BadStatus, or ValueError for an answer that is too large. Waits as long as it
     takes.
     """
     at = urlsplit(url)
     secure = at.scheme == "https"
-    tls = ssl.create_default_context() if secure else None
+    context = (tls or Tls()).client_context() if secure else None
     try:
-        reader, writer = await asyncio.open_connection(at.hostname, at.port or (443 if secure else 80), ssl=tls)
+        reader, writer = await asyncio.open_connection(at.hostname, at.port or (443 if secure else 80), ssl=context)
     except OSError as error:
         raise Unreached(error.strerror or str(error)) from error
     try:

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from nearcast.domain.errors import ConfigError
+from nearcast.transport.endpoint import Tls
 from nearcast.transport.http import parse_address
 
 LOOPBACK = "127.0.0.1:0"
@@ -26,10 +27,13 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp | Sequence[BaseRoute], address: str = LOOPBACK) -> AsyncIterator[str]:
+async def serving(
+    app: ASGIApp | Sequence[BaseRoute], address: str = LOOPBACK, tls: Tls | None = None
+) -> AsyncIterator[str]:
     """Until the block is left; requests under way are answered. `address` is HOST:PORT, where port 0 is a free one.
 
-    Gives the address with the port. Raises ConfigError when it cannot listen there.
+    Gives the address with the port. With `tls` over HTTPS, showing its certificate. Raises ConfigError when it cannot
+    listen there, or has nothing to show.
     """
     with _listening(address) as listening:
         config = uvicorn.Config(
@@ -39,12 +43,18 @@ async def serving(app: ASGIApp | Sequence[BaseRoute], address: str = LOOPBACK) -
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=_LAST_S,
+            ssl_certfile=None if tls is None else tls.cert_file,
+            ssl_keyfile=None if tls is None else tls.key_file,
         )
+        try:
+            config.load()
+        except OSError as error:
+            raise ConfigError(f"http: {address} cannot be served over TLS: {error}") from error
         server = _Server(config)
         task = asyncio.create_task(server.serve(sockets=[listening]), name="http")
         try:
             host, port = listening.getsockname()[:2]
-            yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+            yield f"{'https' if config.is_ssl else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         finally:
             server.should_exit = True
             await task

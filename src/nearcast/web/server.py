@@ -17,6 +17,7 @@ from nearcast.coordinator.journal import Journal
 from nearcast.domain.errors import ConfigError
 from nearcast.transport.config import Config
 from nearcast.transport.crew import Crew
+from nearcast.transport.endpoint import Tls
 from nearcast.transport.http import parse_address
 from nearcast.transport.tokens import Tokens
 from nearcast.transport.web import serving
@@ -60,7 +61,7 @@ async def serving_all(
     crew.start(channels.refresh(_CHANNELS_S), "channels are read")
     try:
         app = application(api, closing, lambda: text_of(registry), tokens)
-        async with serving(app, address) as url:
+        async with serving(app, address, config.web.tls) as url:
             try:
                 yield url
             finally:
@@ -88,7 +89,7 @@ def _tokens_for(address: str, config: Config) -> Tokens | None:
     return None
 
 
-def serving_metrics(address: str, *collectors: Collector) -> AbstractAsyncContextManager[str]:
+def serving_metrics(address: str, tls: Tls | None, *collectors: Collector) -> AbstractAsyncContextManager[str]:
     """Raises ConfigError when it cannot listen there."""
     registry = _registry()
     for each in collectors:
@@ -97,7 +98,7 @@ def serving_metrics(address: str, *collectors: Collector) -> AbstractAsyncContex
     async def metrics(_request: Request) -> Response:
         return Response(text_of(registry), media_type=_PLAIN)
 
-    return serving([Route("/metrics", metrics)], address)
+    return serving([Route("/metrics", metrics)], address, tls)
 
 
 def _registry() -> CollectorRegistry:

@@ -79,6 +79,14 @@ def test_nothing_is_served_over_http_unless_the_file_says_where(tmp_path: Path) 
         load_config(written(tmp_path, GOOD + '\n[web]\naddress = "8790"\n'))
 
 
+def test_what_is_served_over_https_is_shown_by_a_certificate(tmp_path: Path) -> None:
+    tls = load_config(written(tmp_path, GOOD + '\n[web]\ncert_file = "web.pem"\n')).web.tls
+    assert tls is not None
+    assert (tls.cert_file, tls.key_file) == (tmp_path / "web.pem", None)
+    with pytest.raises(ConfigError, match=r"web\.key_file has no web\.cert_file to go with it"):
+        load_config(written(tmp_path, GOOD + '\n[web]\nkey_file = "web.key"\n'))
+
+
 def test_a_site_reaches_a_broker_by_its_own_way_where_there_is_one(tmp_path: Path) -> None:
     config = load_config(written(tmp_path))
     assert config.endpoints("paris")("edge1").port == 5001

@@ -98,7 +98,8 @@ async def _metrics(config: Config) -> AsyncIterator[str | None]:
     channels, crew = ChannelReader(config), Crew()
     crew.start(channels.refresh(_METRICS_S), "channels are read")
     try:
-        async with serving_metrics(config.web.metrics, ChannelMetrics(lambda: channels.known)) as url:
+        served = serving_metrics(config.web.metrics, config.web.tls, ChannelMetrics(lambda: channels.known))
+        async with served as url:
             yield url
     finally:
         await crew.close()
