@@ -19,6 +19,7 @@ from nearcast.policies.settings import Balancing, Settings
 from nearcast.sim.deployment import BUS, DIALECT, Deployment
 from nearcast.sim.loop import in_virtual_time
 from nearcast.sim.network import Network
+from nearcast.transport.endpoint import Tls
 from nearcast.wire.channels import PIPELINE_SUBJECT, Describe, Described, Pull, Pulled, Result, Wanted
 from nearcast.wire.control import agent_bus_subject, seal, unseal
 from nearcast.wire.homes import HomesTold
@@ -57,11 +58,12 @@ class Pipeline:
                 described = Described(message.client, message.channel, (Parameter("city", ParameterType.STRING),))
                 self._link.publish(agent_bus_subject(message.broker), seal(described, DIALECT))
 
-    async def ask(self, _url: str, _path: str, data: bytes, *, most_bytes: int) -> bytes:
+    async def ask(self, _url: str, _path: str, data: bytes, *, most_bytes: int, tls: Tls | None) -> bytes:
         await asyncio.sleep(0.01)
         pull = unseal(data, DIALECT)
         assert isinstance(pull, Pull)
         assert most_bytes
+        assert tls is None
         found = tuple(
             (key, tuple(Result(each, each - 1, ROWS) for each in range(after + 1, self.executions + 1)))
             for key, after in pull.after

@@ -338,7 +338,7 @@ class Dispatcher:
 
     def processing(self) -> tuple[Processed, ...]:
         """Of every topic that is processed here, by name."""
-        stages = ((topic, each.stage) for topic, each in sorted(self.forwarders.items()))
+        stages = ((topic, each.processing.stage) for topic, each in sorted(self.forwarders.items()))
         return tuple(stage.reported() for _, stage in stages if stage is not None)
 
     def _about(self, topic: str, instructions: list[Instruction]) -> list[Said]:

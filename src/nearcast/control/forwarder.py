@@ -12,17 +12,16 @@ import math
 
 import msgspec
 
-from nearcast.control.copies import copies_of, keep_in_step, messages_of
 from nearcast.control.handover import Counted
 from nearcast.control.instructions import Answer, Attach, Detach, Instruction, Reply, Say, Send
 from nearcast.control.paths import Outbound, belongs
+from nearcast.control.processing import Processing
 from nearcast.control.register import Entry, Register
 from nearcast.control.rules import ALL_ON, Rules
-from nearcast.control.stage import Outcome, Stage
+from nearcast.control.stage import Outcome
 from nearcast.control.timing import Timing
 from nearcast.domain.broker import Addresses
 from nearcast.domain.log import TopicLog
-from nearcast.domain.processor import WhenFull
 from nearcast.domain.route import Route, Strategy, brokers_of
 from nearcast.wire.control import (
     Ack,
@@ -34,7 +33,6 @@ from nearcast.wire.control import (
     Generation,
     Gone,
     Hello,
-    Hold,
     Launch,
     Marker,
     OnTopic,
@@ -45,9 +43,8 @@ from nearcast.wire.control import (
     Tell,
     Welcome,
 )
-from nearcast.wire.envelope import CONTROL, END, HEADER_BYTES, HEARTBEAT, PLAIN, Envelope, notice
+from nearcast.wire.envelope import CONTROL, END, HEADER_BYTES, HEARTBEAT, Envelope, notice
 
-_HOLD_S = 1.0  # publishers go on by themselves after so long: the agent that asked them to wait may be no more
 _SESSIONS = 1 << 20  # per incarnation and topic; session ids of one agent never meet
 MOST_INCARNATIONS = 1 << 44  # a session id has 64 bits on the wire
 
@@ -64,12 +61,10 @@ class _End(msgspec.Struct, frozen=True, gc=False):
 class Forwarder:
     __slots__ = (
         "_beat_s",
-        "_copy_s",
         "_deaf",
         "_down",
         "_ended",
         "_generation",
-        "_held_s",
         "_launch_s",
         "_lazy_switch",
         "_pending",
@@ -87,9 +82,9 @@ class Forwarder:
         "log",
         "lost",
         "paths",
+        "processing",
         "routes",
         "rules",
-        "stage",
         "timing",
         "told",
         "topic",
@@ -119,8 +114,7 @@ class Forwarder:
         self.log: TopicLog | None = None
         self.attached: bool | None = False  # None: asked for, not yet confirmed
         self.inlet: bool | None = False  # likewise, to what is to be processed here
-        self.stage: Stage | None = None
-        self._held_s = -math.inf  # when publishers were last asked to wait; -inf: they need not
+        self.processing = Processing(topic, broker, timing)
         self.paths: dict[str, Outbound] = {}
         self.clients = Register()
         self.counted = counted or Counted()
@@ -134,7 +128,6 @@ class Forwarder:
         self._lazy_switch = False
         self._generation = 0
         self._launch_s = math.inf
-        self._copy_s = math.inf  # when what was spooled here goes to the others
         self._beat_s = math.inf
         self._stale_s = -math.inf
         self._quiet_s = -math.inf  # when quiet was last said; said again until it is released
@@ -206,8 +199,7 @@ class Forwarder:
                     self.attached = True
         if self._processes and self.inlet is False:
             self.inlet = None
-            timing = self.timing
-            self.stage = Stage(self.topic, self.broker, wait_s=timing.wait_s, beat_s=timing.beat_s)
+            self.processing.open()
             out.append(Attach(self.broker, inlet=True))
         if self._unconfirmed:
             self._pending.append(command)
@@ -244,7 +236,8 @@ class Forwarder:
         self.lost = command.lost
         out: list[Instruction] = []
         if command.epoch > self.told:
-            out += self._hand_spool_over(self.told, command.epoch)
+            was, will = self.routes.get(self.told), self.routes.get(command.epoch)
+            out += self.processing.hand_over(was, will, self.lost)
             self.told = command.epoch
             self._stale_s = now
             if self.broker in self.members:
@@ -275,9 +268,9 @@ class Forwarder:
             self._beat_s = math.inf
             out.append(Detach(self.broker))
         if not self._processes and self.inlet is not False:
-            if self.stage is not None and not self.stage.idle:  # we were cut off, and nobody waited for us
+            if not self.processing.idle:  # we were cut off, and nobody waited for us
                 out.append(self._on_topic(Broken(self.topic, self.broker)))
-            self.inlet, self.stage = False, None
+            self.inlet, self.processing.stage = False, None
             out.append(Detach(self.broker, inlet=True))
         self._ended = {key: end for key, end in self._ended.items() if end.epoch >= self.floor and self.forwards}
         return [*out, self._ack(command.term, "release", command.floor)]
@@ -381,76 +374,16 @@ class Forwarder:
     # What is to be processed here
 
     def put_in(self, envelope: Envelope, now: float) -> list[Instruction]:
-        """From the topic's inlet at our own broker. Each message is processed as the route says that it was sent by."""
-        if self.stage is None:
-            return []
-        sent_by = self.routes.get(envelope.epoch)
-        if sent_by is None or envelope.flags & PLAIN:
-            known = (self.routes[epoch].processor for epoch in sorted(self.routes, reverse=True))
-            processor = next((each for each in known if each is not None), None)
-        else:
-            processor = sent_by.processor
-        out = self.stage.take(envelope, processor, now)
-        if processor is not None and processor.when_full is WhenFull.BLOCK and self.stage.waiting >= processor.queue:
-            out += self._hold(now, _HOLD_S)
-        return out
+        """From the topic's inlet at our own broker."""
+        return self.processing.put_in(envelope, self.routes, self.clients, now)
 
     def processed(self, number: int, outcome: Outcome, now: float) -> list[Instruction]:
-        if self.stage is None:
-            return []
-        out = self.stage.done(number, outcome, now)
-        if not any(map(keep_in_step, self.routes.values())):
-            self.stage.spooled.clear()
-        elif self.stage.spooled and self._copy_s == math.inf:
-            self._copy_s = now + self.timing.copy_s
-        if self._held_s > -math.inf:
-            newest = self.routes[self.newest].processor
-            full = newest is not None and self.stage.waiting > newest.queue // 2
-            out += self._hold(now, _HOLD_S if full else 0.0)
-        return out
+        return self.processing.processed(number, outcome, self.routes, self.clients, now)
 
     def copied(self, message: Copies) -> None:
-        """What another home has spooled: from the next message on, our processor sees it too."""
-        processors = [each.processor for each in self.routes.values() if each.processor is not None]
-        if self.stage is not None and processors:
-            self.stage.copied(messages_of(message), max(each.spool for each in processors))
+        self.processing.copied(message, self.routes)
 
-    def _in_step(self) -> tuple[str, ...]:
-        """The others whose spools are to have what ours has."""
-        brokers = {broker for each in self.routes.values() for broker in keep_in_step(each)}
-        return tuple(sorted(brokers - {self.broker}))
-
-    def _copy(self) -> list[Instruction]:
-        self._copy_s = math.inf
-        if self.stage is None:
-            return []
-        parts = list(copies_of(self.topic, self.stage.spooled))
-        self.stage.spooled.clear()
-        return [Say(broker, part) for broker in self._in_step() if broker not in self._down for part in parts]
-
-    def _hand_spool_over(self, before: int, after: int) -> list[Instruction]:
-        """To those who come to process the topic, by the first of those who did."""
-        was, will = self.routes.get(before), self.routes.get(after)
-        if was is None or will is None or self.stage is None:
-            return []
-        present = [broker for broker in was.takes if broker not in self.lost]
-        if was.processor is None or present[:1] != [self.broker]:
-            return []
-        return [each for broker in keep_in_step(will) if broker not in was.takes for each in self._whole_spool(broker)]
-
-    def _whole_spool(self, broker: str) -> list[Instruction]:
-        if self.stage is None or broker not in self._in_step():
-            return []
-        kept = (each for each in self.stage.spool.since(0) if each.sequenced)  # of the others a repeat is not known
-        return [Say(broker, part) for part in copies_of(self.topic, kept)]
-
-    def _hold(self, now: float, seconds: float) -> list[Instruction]:
-        """Publishers registered here are asked to wait, again and again while it is so, or to go on."""
-        if seconds and now < self._held_s + seconds / 2:
-            return []
-        self._held_s = now if seconds else -math.inf
-        publishers = [entry for entry in self.clients.entries.values() if entry.publisher]
-        return [Reply(each.client, Hold(self.topic, each.publisher, seconds)) for each in publishers]
+    # Where to
 
     def _where(self, envelope: Envelope) -> tuple[list[str], tuple[str, ...]]:
         """Rule 5: the brokers this message must still reach, and those it has been to."""
@@ -509,7 +442,7 @@ class Forwarder:
         if path is None:
             return []
         path.up = True
-        copies = self._whole_spool(target)
+        copies = self.processing.whole_spool(target) if target in self.processing.in_step(self.routes) else []
         if path.whole:
             return [*(Send(target, framed) for framed in path.unconfirmed), *copies]
         return [*self._break(target), *copies]
@@ -525,9 +458,7 @@ class Forwarder:
     # Time
 
     def wake_s(self) -> float:
-        wake_s = min(self._launch_s, self.clients.next_s(), self._beat_s, self._copy_s)
-        if self.stage is not None:
-            wake_s = min(wake_s, self.stage.wake_s())
+        wake_s = min(self._launch_s, self.clients.next_s(), self._beat_s, self.processing.wake_s())
         if self._waits_for_quiet():
             wake_s = min(wake_s, max(self._stale_s + self.timing.quiet_s, self._quiet_s + self.timing.renew_s))
         return wake_s
@@ -538,10 +469,7 @@ class Forwarder:
         gone = [entry.publisher for entry in self.clients.expire(now) if entry.publisher]
         if self.broker in self.members:
             out += [self._on_topic(Gone(self.topic, publisher)) for publisher in gone]
-        if self.stage is not None:
-            out += self.stage.tick(now)
-        if now >= self._copy_s:
-            out += self._copy()
+        out += self.processing.tick(self.routes, self._down, now)
         if now >= self._launch_s:
             self._launch_s = math.inf
             launch = Launch(self.topic, self.broker, self.incarnation, self._generation)
@@ -559,7 +487,7 @@ class Forwarder:
         return out
 
     def _waits_for_quiet(self) -> bool:
-        if self.stage is not None and not self.stage.idle:
+        if not self.processing.idle:
             return False
         return self.floor < self.told == self.newest and not self.clients.below(self.told)
 

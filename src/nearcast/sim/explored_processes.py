@@ -23,6 +23,7 @@ from nearcast.control.instructions import (
 from nearcast.control.lease import Lease
 from nearcast.control.move import Move, Save
 from nearcast.control.paths import Inbound, Outbound
+from nearcast.control.processing import Processing
 from nearcast.control.publisher import Publisher
 from nearcast.control.register import Entry, Register
 from nearcast.control.streams import Stranger, Stream, Streams
@@ -278,8 +279,8 @@ class Coordinator:
 
 
 machine(
-    Agenda, Barrier, Counted, Dispatcher, Forwarder, Handovers, Lease, Move, Inbound, Outbound, Publisher, Entry,
-    Register, Stranger, Stream, Streams, Attachment, Subscriber, Broker, Handing, Publishing, Subscribing, Agent,
+    Agenda, Barrier, Counted, Dispatcher, Forwarder, Handovers, Lease, Move, Inbound, Outbound, Processing, Publisher,
+    Entry, Register, Stranger, Stream, Streams, Attachment, Subscriber, Broker, Handing, Publishing, Subscribing, Agent,
     Coordinator,
 )  # fmt: skip
 

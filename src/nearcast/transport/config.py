@@ -1,74 +1,6 @@
 """One deployment, as each of its processes knows it: read from one TOML file, with the environment over it.
 
-name = "drones"
-key_file = "key"                      # or NEARCAST_KEY: what control messages are signed with
-notice_key = "d75a9801..."            # optional: the public key by which agents' notices on topics are known
-notice_key_file = "notices"           # or NEARCAST_NOTICE_KEY: the private one, for agents alone
-protocol = 1                          # optional: the version to write while older software is still in the fleet
-unsigned_notices = true               # optional: while some agents still write a version below 3, theirs are taken too
-analyzer = false                      # optional: clients do not count, agents do not report
-sampled_topics = 4                    # optional: so many topics of plain clients an agent listens to at a time,
-sampled_messages = 250                # and to no more than so many messages of each in a second
-
-[control]
-url = "nats://127.0.0.1:4222"         # or NEARCAST_CONTROL_URL: the control bus and the store
-
-[[broker]]
-name = "edge1"
-url = "nats://127.0.0.1:4223"
-site = "berlin"                       # optional
-out_bytes_per_s = 12.5e6              # optional: what it can send; without it no load ratio is known
-cores = 2                             # optional, as the next two: the processors that it has
-memory_bytes = 4e9
-out_messages_per_s = 200e3            # what it can send before it becomes late: `nearcast bench broker` finds it
-monitor = "http://127.0.0.1:8222"     # optional: where a NATS server shows its own counters
-servers = ["nats://127.0.0.1:4224"]   # optional: further servers of its cluster, which keep persistent topics with it
-
-[[way]]                               # optional: how one site reaches one broker, where that differs
-site = "berlin"
-broker = "edge2"                      # or "_control", the control bus
-url = "nats://127.0.0.1:5001"
-servers = []                          # optional: likewise
-
-[tls]                                 # optional: for tls:// and rediss:// addresses
-ca_file = "ca.pem"
-
-[access.client]                       # optional: how servers let a client in; likewise access.agent, access.coordinator
-user = "client"
-password_file = "credentials/client"  # or NEARCAST_CLIENT_PASSWORD: addresses with a user of their own keep that
-
-[added]                               # optional: how brokers that are added later let this process in, if otherwise
-user = "nearcast"
-password = "secret"                   # or NEARCAST_ADDED_PASSWORD
-
-[provisioner]                         # optional, for coordinators: who starts and ends servers when they are asked to
-socket = "provisioner.sock"           # of a `nearcast up`, which writes this
-minimum = 1                           # brokers that are never drained
-
-[web]                                 # optional: without it, nothing is served over HTTP
-address = "127.0.0.1:8790"            # of each coordinator: API, dashboard, metrics; port 0 is a free one
-metrics = "127.0.0.1:0"               # optional: of each agent and pipeline, its metrics
-tokens_file = "credentials/tokens"    # who may use API and dashboard; without it anybody, and on loopback only
-api = ["http://10.0.0.5:8790"]        # where operators' commands find coordinators, or NEARCAST_API; else by `address`
-token_file = "credentials/operator"   # with which they are let in, or NEARCAST_TOKEN
-cert_file = "web.pem"                 # optional: what is served is served over HTTPS; [tls] says whom to trust
-key_file = "web.key"                  # optional: where that certificate's key is, if not in the same file
-
-[pipeline]                            # optional: of feeds and datasets
-folder = "pipeline"                   # where tables are: every process of Spark must see it by this name
-
-[timing]                              # optional: see nearcast.control.timing
-lease_s = 10.0
-
-[rebalance]                           # optional: see nearcast.control.loop and nearcast.policies.settings
-policy = "dynamoth"
-every_s = 5.0                         # 0, as without this: only when an operator asks
-high_ratio = 0.8
-
-[homes]                               # optional: see nearcast.control.rehoming
-placement = "nearest"                 # of who comes to a channel; without it, each stays where it came
-policy = "bad-ldm"                    # by which loads are evened out: `[rebalance.balancing]` says when
-every_s = 10.0                        # 0, as without this: only when an operator asks
+`transport.config_file` shows the keys.
 """
 
 import math
@@ -78,7 +10,6 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -96,93 +27,17 @@ from nearcast.policies.epulsar import NAME as EPULSAR
 from nearcast.policies.settings import Settings
 from nearcast.predict.latency_model import model_from_json
 from nearcast.transport.access import NOBODY, Access, RawAccess, Role, access_of
+from nearcast.transport.config_file import BrokerTable, ConfigFile, TlsTable, WayTable, WebTable
 from nearcast.transport.endpoint import NATS, Endpoint, Tls
 from nearcast.transport.http import parse_address
 from nearcast.transport.notice_keys import Checker, signing
-from nearcast.wire.dialect import NEWEST, Check, Dialect, Sign
+from nearcast.wire.dialect import Check, Dialect, Sign
 
 BUS = "_control"
 """The name by which links reach the control bus; no broker may have it."""
 
 _NOTICE_KEY = "NEARCAST_NOTICE_KEY"
 _PLACES = (Path("nearcast.toml"), Path(".nearcast/nearcast.toml"))
-
-
-class _Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    url: str
-
-
-class _Broker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
-    url: str
-    site: str = ""
-    out_bytes_per_s: float | None = None
-    cores: float | None = None
-    memory_bytes: float | None = None
-    out_messages_per_s: float | None = None
-    monitor: str | None = None
-    servers: tuple[str, ...] = ()
-
-
-class _Way(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    site: str
-    broker: str
-    url: str
-    servers: tuple[str, ...] = ()
-
-
-class _Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-
-
-class _Added(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    user: str | None = None
-    password: str | None = None
-
-
-class _Provisioner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    socket: str | None = None
-    minimum: int = 1
-
-
-class _Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    folder: str = "pipeline"
-
-
-class _Web(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    address: str | None = None
-    metrics: str | None = None
-    tokens_file: str | None = None
-    api: tuple[str, ...] = ()
-    token_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-
-
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    control: _Control
-    broker: tuple[_Broker, ...]
-    name: str = "nearcast"
-    key_file: str | None = None
-    notice_key: str | None = None
-    notice_key_file: str | None = None
-    protocol: int = NEWEST
-    unsigned_notices: bool = False
-    analyzer: bool = True
-    sampled_topics: Annotated[int, msgspec.Meta(ge=0)] = 4
-    sampled_messages: Annotated[int, msgspec.Meta(ge=1)] = 250
-    way: tuple[_Way, ...] = ()
-    tls: _Tls | None = None
-    access: dict[str, RawAccess] = {}
-    added: _Added = _Added()
-    provisioner: _Provisioner = _Provisioner()
-    pipeline: _Pipeline = _Pipeline()
-    web: _Web = _Web()
-    timing: dict[str, float] = {}
-    rebalance: dict[str, object] = {}
-    homes: dict[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +178,7 @@ def load_config(path: Path | None = None) -> Config:
     """Raises ConfigError with the file, the key and what was expected."""
     path = find_config(path)
     try:
-        raw = msgspec.convert(tomllib.loads(path.read_text()), _File)
+        raw = msgspec.convert(tomllib.loads(path.read_text()), ConfigFile)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -375,7 +230,7 @@ def new_key() -> str:
     return secrets.token_hex(32)
 
 
-def _brokers(raw: tuple[_Broker, ...], tls: Tls | None, path: Path) -> dict[str, BrokerAt]:
+def _brokers(raw: tuple[BrokerTable, ...], tls: Tls | None, path: Path) -> dict[str, BrokerAt]:
     out: dict[str, BrokerAt] = {}
     for number, each in enumerate(raw):
         where = f"{path}: broker[{number}]"
@@ -425,7 +280,7 @@ def _must_be_monitor(url: str | None, endpoint: Endpoint, where: str) -> None:
 
 
 def _ways(
-    raw: tuple[_Way, ...], brokers: dict[str, BrokerAt], tls: Tls | None, path: Path
+    raw: tuple[WayTable, ...], brokers: dict[str, BrokerAt], tls: Tls | None, path: Path
 ) -> dict[tuple[str, str], tuple[Endpoint, ...]]:
     out: dict[tuple[str, str], tuple[Endpoint, ...]] = {}
     for number, each in enumerate(raw):
@@ -452,7 +307,7 @@ def _endpoint(url: str, tls: Tls | None, where: str) -> Endpoint:
     return replace(endpoint, tls=tls) if endpoint.tls is not None and tls is not None else endpoint
 
 
-def _tls(raw: _Tls | None, path: Path) -> Tls | None:
+def _tls(raw: TlsTable | None, path: Path) -> Tls | None:
     if raw is None:
         return None
     files = {key: getattr(raw, key) for key in ("ca_file", "cert_file", "key_file")}
@@ -463,7 +318,7 @@ def _tls(raw: _Tls | None, path: Path) -> Tls | None:
     return Tls(**found)
 
 
-def _timing(raw: _File, path: Path) -> Timing:
+def _timing(raw: ConfigFile, path: Path) -> Timing:
     known = Timing.__dataclass_fields__
     for key, value in raw.timing.items():
         if key not in known:
@@ -473,7 +328,7 @@ def _timing(raw: _File, path: Path) -> Timing:
     return Timing(**raw.timing)
 
 
-def _loop(raw: _File, path: Path) -> LoopSettings:
+def _loop(raw: ConfigFile, path: Path) -> LoopSettings:
     """The keys of LoopSettings and of Settings stand side by side; `replication`, `balancing`, `colocation` and
     `allocation` are tables. In that of `colocation`, `model` is a file.
     """
@@ -511,7 +366,7 @@ def _with_model(colocation: object, path: Path) -> dict[str, object]:
         raise ConfigError(f"rebalance.colocation.model: {error}") from error
 
 
-def _homes(raw: _File, path: Path) -> HomesSettings:
+def _homes(raw: ConfigFile, path: Path) -> HomesSettings:
     known = [each.name for each in fields(HomesSettings)]
     for key in raw.homes:
         if key not in known:
@@ -522,7 +377,7 @@ def _homes(raw: _File, path: Path) -> HomesSettings:
         raise ConfigError(f"{path}: homes: {error}") from error
 
 
-def _web(raw: _Web, path: Path) -> Web:
+def _web(raw: WebTable, path: Path) -> Web:
     for key, value in (("address", raw.address), ("metrics", raw.metrics)):
         try:
             parse_address(value if value is not None else "localhost:0")
@@ -532,7 +387,7 @@ def _web(raw: _Web, path: Path) -> Web:
     return Web(raw.address, raw.metrics, tokens, raw.api, token, _web_tls(raw, path))
 
 
-def _web_tls(raw: _Web, path: Path) -> Tls | None:
+def _web_tls(raw: WebTable, path: Path) -> Tls | None:
     """The files need not be there for those who only ask: they are opened where something is served."""
     if raw.cert_file is None:
         if raw.key_file is not None:
@@ -542,7 +397,7 @@ def _web_tls(raw: _Web, path: Path) -> Tls | None:
     return Tls(cert_file=path.parent / raw.cert_file, key_file=key)
 
 
-def _check(raw: _File) -> Check | None:
+def _check(raw: ConfigFile) -> Check | None:
     try:
         return None if raw.notice_key is None else Checker(raw.notice_key)
     except ConfigError as error:
@@ -566,7 +421,7 @@ def _sign(config: Config) -> Sign:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _key(raw: _File, path: Path) -> bytes:
+def _key(raw: ConfigFile, path: Path) -> bytes:
     text = os.environ.get("NEARCAST_KEY")
     where = "NEARCAST_KEY"
     if text is None:

@@ -214,12 +214,12 @@ def test_a_home_that_delegates_has_no_inlet_and_no_spool() -> None:
     out = one.prepare(Prepare("t", 1, 2, (delegated,), 2, ()), 0.0, fresh=True)
     assert Attach("H1") in out
     assert Attach("H1", inlet=True) not in out
-    assert one.stage is None
+    assert one.processing.stage is None
 
 
 def process(one: Forwarder, *payloads: bytes, now: float = 1.0) -> None:
-    assert one.stage is not None
-    for seq, payload in enumerate(payloads, one.stage.spool.count + 1):
+    assert one.processing.stage is not None
+    for seq, payload in enumerate(payloads, one.processing.stage.spool.count + 1):
         (job,) = [
             each.job for each in one.put_in(Envelope(0, 7, seq, 1, 0, 1, 0, payload), now) if type(each) is Process
         ]
@@ -227,8 +227,8 @@ def process(one: Forwarder, *payloads: bytes, now: float = 1.0) -> None:
 
 
 def spooled(one: Forwarder) -> list[bytes]:
-    assert one.stage is not None
-    return [each.payload for each in one.stage.spool.since(0)]
+    assert one.processing.stage is not None
+    return [each.payload for each in one.processing.stage.spool.since(0)]
 
 
 def copies(instructions: list[Instruction]) -> dict[str, list[bytes]]:
