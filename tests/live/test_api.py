@@ -257,6 +257,8 @@ def test_nobody_is_let_in_without_a_token_and_a_viewer_orders_nothing(served: Fl
     assert (status, "the token 'brief' expired at" in said["error"]) == (401, True)
     shown = json.dumps(served.ready) + (served.state / "fleet.json").read_text()
     shown += "".join(log.read_text() for log in (served.state / "logs").iterdir())
-    secrets = [file.read_text().strip() for file in (served.state / "credentials").iterdir() if file.name != "tokens"]
-    assert len(secrets) == 6  # of three roles, of notices, and two tokens
+    public = {"tokens", "authority.pem", "servers.pem"}
+    kept = [file for file in (served.state / "credentials").iterdir() if file.name not in public]
+    secrets = [file.read_text().strip() for file in kept]
+    assert len(secrets) == 8  # of three roles, of notices, two tokens, and two keys of certificates
     assert not any(each in shown for each in secrets), "no log and no state has one"

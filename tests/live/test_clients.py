@@ -3,14 +3,13 @@
 import asyncio
 from pathlib import Path
 
-import nats
-import redis.asyncio
 from nats.aio.msg import Msg
 
 from nearcast.client import BlockingClient, open_client
 from nearcast.domain.message import Message
 from nearcast.transport.config import load_config
 from tests.live.conftest import Fleet
+from tests.live.plain import plain_nats, plain_redis
 
 TOPIC = "shared"
 
@@ -27,7 +26,7 @@ async def share_a_topic(path: Path, kind: str) -> None:
     async with asyncio.timeout(30), open_client(config) as client:
         await client.subscribe(TOPIC, ours.put_nowait)
         if kind == "nats":
-            plain = await nats.connect(home.url, user=home.user, password=home.password)
+            plain = await plain_nats(home)
 
             async def took(message: Msg) -> None:
                 theirs.put_nowait(message.data)
@@ -41,7 +40,7 @@ async def share_a_topic(path: Path, kind: str) -> None:
             heard = [await theirs.get(), await theirs.get()]
             await plain.close()
         else:
-            server = redis.asyncio.Redis(host=home.host, port=home.port, username=home.user, password=home.password)
+            server = plain_redis(home)
             async with server.pubsub() as listener:
                 await listener.subscribe(TOPIC)
                 await server.publish(TOPIC, b"from a plain client")

@@ -7,9 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
-import redis.asyncio
 
 from nearcast.brokers.connect import connector
 from nearcast.client import Client, open_client
@@ -20,6 +18,7 @@ from nearcast.wire.dialect import Dialect
 from nearcast.wire.envelope import HEADER_BYTES
 from nearcast.wire.loads import Counts, TopicCount
 from tests.live.conftest import Fleet
+from tests.live.plain import plain_nats, plain_redis
 
 PAYLOAD = bytes(1000 - HEADER_BYTES)
 RATE_HZ = 100.0
@@ -58,7 +57,7 @@ async def plain_client(config: Config, kind: str, topic: str) -> AsyncIterator[P
     """Subscribed to the topic where the ring has it, with a way to publish there."""
     home = config.brokers[config.ring.owner(topic)].endpoint
     if kind == "nats":
-        plain = await nats.connect(home.url, user=home.user, password=home.password)
+        plain = await plain_nats(home)
 
         async def took(_message: object) -> None:
             pass
@@ -73,7 +72,7 @@ async def plain_client(config: Config, kind: str, topic: str) -> AsyncIterator[P
         return
     crew = Crew()
     async with (
-        redis.asyncio.Redis(host=home.host, port=home.port, username=home.user, password=home.password) as server,
+        plain_redis(home) as server,
         server.pubsub() as listener,
     ):
         await listener.subscribe(topic)
