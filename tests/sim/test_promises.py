@@ -48,11 +48,15 @@ def spot(at_ms: float) -> Spot:
 
 @dataclass
 class Crowd:
-    """The clients of topics, each with its publisher and its subscriber at one place."""
+    """The clients of topics, each with its publisher and its subscriber at one place. Subscribers are still at the
+    brokers in `late`, too; `worst_s`: what is measured, if it is not as they stand.
+    """
 
     fleet: Deployment
     at_ms: dict[str, float]
     brokers: Mapping[str, float] = field(default_factory=lambda: LINE)
+    late: tuple[str, ...] = ()
+    worst_s: float | None = None
     round: int = 0
 
     def report(self) -> None:
@@ -70,13 +74,15 @@ class Crowd:
             loads = tuple(TopicLoad(topic, 10.0, 10.0, 1.0, 1.0, 1, 1) for topic in here)
             leader.reports.heard(Load(BrokerReport(broker, self.fleet.now, 1.0, 1e6, loads)), self.fleet.now)
             topics = tuple(self._place(topic, line_ms) for topic in here)
+            if broker in self.late and not here:
+                topics = tuple(TopicPlace(topic, None, spot(at_ms)) for topic, at_ms in self.at_ms.items())
             leader.placed(Placed(BrokerPlace(broker, spot(line_ms), topics), self.round))
 
     def _place(self, topic: str, broker_ms: float) -> TopicPlace:
         at_ms = self.at_ms[topic]
         ways_s = 2e-3 * abs(at_ms - broker_ms)
         took = Latencies(100, ways_s, ways_s, ways_s + 1e-3, ways_s + 2e-3)
-        return TopicPlace(topic, spot(at_ms), spot(at_ms), 0.0, 2 * ways_s, took)
+        return TopicPlace(topic, spot(at_ms), spot(at_ms), 0.0, self.worst_s or 2 * ways_s, took)
 
     async def go_on(self, seconds: float, every_s: float = 5.0) -> None:
         until_s = self.fleet.now + seconds
@@ -260,6 +266,40 @@ async def test_between_brokers_that_are_nearly_equal_a_topic_stays(start_fleet: 
         await fleet.sleep(5.0)
     assert crowd.broker_of("t") == "b0"
     assert await decisions(fleet, "t") == ()
+
+
+@in_virtual_time
+async def test_while_its_clients_are_on_their_way_a_topic_does_not_go_on_by_what_is_only_predicted(
+    start_fleet: StartFleet,
+) -> None:
+    fleet = await promised(start_fleet, LoopSettings(policy="epulsar", every_s=1.0, rest_s=2.0))
+    assert fleet.leader is not None
+    await fleet.leader.move("t", Strategy.SINGLE, ("b0",))
+    crowd = Crowd(fleet, {"t": 85.0})
+    await crowd.go_on(2.0, every_s=0.5)
+    assert crowd.broker_of("t") == "b2"
+    # One is still at b0; the other is at b2, and a little too far from it; b1 is predicted to be the best.
+    crowd.worst_s, crowd.late = 0.082, ("b0",)
+    crowd.at_ms["t"] = 55.0
+    await crowd.go_on(6.0, every_s=0.5)
+    assert crowd.broker_of("t") == "b2"
+    crowd.late = ()
+    await crowd.go_on(2.0, every_s=0.5)
+    assert crowd.broker_of("t") == "b1"
+
+
+@in_virtual_time
+async def test_clients_that_never_arrive_do_not_keep_a_topic_where_its_promise_is_broken(
+    start_fleet: StartFleet,
+) -> None:
+    fleet = await promised(start_fleet, LoopSettings(policy="epulsar", every_s=1.0, rest_s=2.0))
+    assert fleet.leader is not None
+    await fleet.leader.move("t", Strategy.SINGLE, ("b0",))
+    crowd = Crowd(fleet, {"t": 85.0})
+    await crowd.go_on(2.0, every_s=0.5)
+    crowd.at_ms["t"], crowd.late = 45.0, ("b0",)
+    await crowd.go_on(12.0, every_s=0.5)
+    assert crowd.broker_of("t") == "b1"
 
 
 @in_virtual_time

@@ -1,8 +1,9 @@
 """Not too much at once, and nothing to and fro: what the loop holds back of what a policy wants.
 
-A topic that has moved rests for `rest_s`, and moves at most `per_hour` times in any hour. A broken promise counts when
-it was seen in `hits` reports in a row. A broker that was relieved rests until that can show: clients count a topic
-elsewhere at once, and its old server is busy for seconds yet with what has come before.
+A topic that has moved rests for `rest_s`, and longer while its clients are still at several brokers: none of those
+knows them all. It moves at most `per_hour` times in any hour. A broken promise counts when it was seen in `hits`
+reports in a row. A broker that was relieved rests until that can show: clients count a topic elsewhere at once, and
+its old server is busy for seconds yet with what has come before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from nearcast.domain.plan import Plan
 
 _HOUR_S = 3600.0
+_FOLLOWED_S = 10.0  # after a move: who is not at the new broker by then will not soon be
 _SHOWN_S = (
     15.0  # after a relief: a server was busy for up to 9 s with what had piled up, and 5 s later that is reported
 )
@@ -40,12 +42,16 @@ class Restraint:
         else:
             self._hits.pop(topic, None)
 
-    def held(self, now_s: float) -> set[str]:
-        """Topics that are left where they are for now."""
+    def lately(self, now_s: float) -> list[str]:
+        """Topics whose clients may still be on their way."""
+        return [topic for topic, at_s in self._moved_s.items() if now_s < at_s[-1] + _FOLLOWED_S]
+
+    def held(self, now_s: float, apart: Iterable[str] = ()) -> set[str]:
+        """Topics that are left where they are for now. `apart`: those of `lately` with clients at several brokers."""
         for topic in [topic for topic, at_s in self._moved_s.items() if now_s >= at_s[-1] + _HOUR_S]:
             del self._moved_s[topic]
         resting = {topic for topic, at_s in self._moved_s.items() if now_s < self._free_s(at_s)}
-        return resting | {topic for topic, hits in self._hits.items() if hits < self._need}
+        return resting.union(apart) | {topic for topic, hits in self._hits.items() if hits < self._need}
 
     def relieved(self, brokers: Iterable[str], now_s: float) -> None:
         self._relieved_s |= dict.fromkeys(brokers, now_s)

@@ -75,5 +75,9 @@ class BrokerPlaces:
         fresh = [(each.place.broker, each.whole.topics.get(topic), each.at_s) for each in self._fresh(now)]
         return [(broker, place, at_s) for broker, place, at_s in fresh if place is not None]
 
+    def is_apart(self, topic: str, now: float) -> bool:
+        """Whether several brokers have clients of it."""
+        return sum(bool(place.publishers or place.subscribers) for _, place, _ in self.of(topic, now)) > 1
+
     def _fresh(self, now: float) -> list[_Broker]:
         return [each for _, each in sorted(self._newest.items()) if now < each.at_s + FRESH_S]

@@ -80,6 +80,10 @@ class Leader(Protocol):
         """What is known now."""
         ...
 
+    def is_apart(self, topic: str) -> bool:
+        """Whether its clients are at several brokers."""
+        ...
+
     def movable(self, topic: str) -> bool:
         """Whether its move before is far enough. It soon is: agents that do not answer are given up."""
         ...
@@ -122,7 +126,8 @@ class Rebalancer:
     def seen(self) -> Snapshot:
         """What a policy sees now."""
         now_s = self._clock.now()
-        return self._leader.snapshot(self._planned_s, self._restraint.held(now_s), self._restraint.resting(now_s))
+        held = self._restraint.held(now_s, filter(self._leader.is_apart, self._restraint.lately(now_s)))
+        return self._leader.snapshot(self._planned_s, held, self._restraint.resting(now_s))
 
     def observed(self, promises: Iterable[tuple[str, bool]]) -> None:
         """What one report says of topics that have a promise, and whether it is broken: a broken one is looked at

@@ -14,6 +14,15 @@ def test_a_topic_that_has_moved_rests() -> None:
     assert restraint.held(15.0) == set()
 
 
+def test_a_topic_rests_for_longer_while_its_clients_are_on_their_way() -> None:
+    restraint = Restraint(rest_s=2.0, per_hour=60, hits=1)
+    restraint.moved("t", 5.0)
+    restraint.moved("u", 5.0)
+    assert restraint.lately(14.9) == ["t", "u"]
+    assert restraint.held(7.0, apart=["t"]) == {"t"}
+    assert restraint.lately(15.0) == []
+
+
 def test_a_broker_that_topics_have_left_is_left_alone_until_that_shows() -> None:
     restraint = Restraint(rest_s=0.0, per_hour=60, hits=1)
     restraint.relieved(("a", "b"), 5.0)
