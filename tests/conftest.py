@@ -18,8 +18,10 @@ settings.load_profile("nearcast")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    where = "where Spark runs: in this process, or on a master with two workers that the tests start and stop"
-    parser.addoption("--master", choices=["local", "standalone"], default="local", help=where)
+    where = (
+        "where Spark runs: here, on a master with two workers, or on a Connect server; the tests start and stop them"
+    )
+    parser.addoption("--master", choices=["local", "standalone", "connect"], default="local", help=where)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,7 @@
 
 pytest tests/spark                          # local, and what asks for `cluster` on a cluster
 pytest tests/spark --master standalone      # what uses `spark` or `master` on a cluster, too
+pytest tests/spark --master connect         # the same on a server of Spark Connect
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import contextlib
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,11 +52,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     children: list[subprocess.Popen[bytes]] = []
     try:
         place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        children.append(_started(folder / "master.log", "master.Master", *place))
+        children.append(_started(folder / "master.log", "deploy.master.Master", *place))
         url = _said(folder / "master.log", r"Starting Spark master at (spark://\S+)")[0]
         for worker in workers:
             size = ("--cores", "1", "--memory", "1g", "--work-dir", str(worker))
-            children.append(_started(worker.with_suffix(".log"), "worker.Worker", *place, *size, url))
+            children.append(_started(worker.with_suffix(".log"), "deploy.worker.Worker", *place, *size, url))
         _said(folder / "master.log", "Registering worker", times=WORKERS)
         yield Cluster(url, workers)
     finally:
@@ -65,12 +67,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of Spark Connect, of two cores."""
+    with connect_server(tmp_path_factory.mktemp("connect")) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="session")
 def master(request: pytest.FixtureRequest) -> str:
     """What `--master` asks for."""
-    if request.config.getoption("--master") == "standalone":
-        cluster: Cluster = request.getfixturevalue("cluster")
-        return cluster.master
-    return "local[2]"
+    match request.config.getoption("--master"):
+        case "standalone":
+            cluster: Cluster = request.getfixturevalue("cluster")
+            return cluster.master
+        case "connect":
+            connect: str = request.getfixturevalue("connect")
+            return connect
+        case _:
+            return "local[2]"
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +102,28 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr("nearcast.pipeline.local._MOST_ROWS", -1)
 
 
+@contextlib.contextmanager
+def connect_server(folder: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    java_program()
+    place = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    settings = [option for key, value in place.items() for option in ("--conf", f"{key}={value}")]
+    server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")
+    options = ("--master", "local[2]", *settings, *server)
+    child = _started(folder / "server.log", "deploy.SparkSubmit", *options, memory="1g")
+    try:
+        port = _said(folder / "server.log", r"Spark Connect server started at: \S+:(\d+)")[0]
+        yield f"sc://127.0.0.1:{port}", child
+    finally:
+        child.kill()
+        child.wait(60)
+
+
 def memory_store() -> MemoryStoreHandle:
     return MemoryStore(SystemClock()).handle(SystemClock())
 
@@ -101,15 +137,16 @@ def rows(frame: DataFrame, *columns: str) -> list[Any]:
     return sorted(tuple(row) for row in frame.select(*columns).collect())
 
 
-def _started(log: Path, name: str, *options: str) -> "subprocess.Popen[bytes]":
+def _started(log: Path, name: str, *options: str, memory: str = "256m") -> "subprocess.Popen[bytes]":
     env = {
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": memory,
         "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -XX:TieredStopAtLevel=1",
     }
     with log.open("wb") as out:
-        return subprocess.Popen([CLASS, f"org.apache.spark.deploy.{name}", *options], stdout=out, stderr=out, env=env)
+        return subprocess.Popen([CLASS, f"org.apache.spark.{name}", *options], stdout=out, stderr=out, env=env)
 
 
 def _said(log: Path, pattern: str, times: int = 1) -> list[str]:

@@ -12,13 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
-
 from nearcast.domain.channel import Channel
 from nearcast.domain.execution import Window
 from nearcast.pipeline import answers, frames
 from nearcast.pipeline.progress import PARAMETER
 from nearcast.pipeline.results import Written, write_few, write_results
+from nearcast.pipeline.session import beside, cores_of, is_end_of_spark, spread
 from nearcast.pipeline.sql import KEY, PARAMETERS, Compiled
 from nearcast.pipeline.sql_reading import BEFORE, MARKED, NEW, NOW
 from nearcast.pipeline.tables import Snapshot
@@ -27,14 +26,10 @@ from nearcast.transport.clock import Clock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-GONE = (ConnectionError, Py4JNetworkError)
-"""Raised when Spark is gone: nobody's query failed."""
-
 _MOST_PAIRS = 500_000  # of a subscription and a record; each may be a row, and all rows of few are in this process
 _PLAN_S = 60.0  # how old the plan may be that is told: to explain one, Spark makes it anew
-_PARTITIONS, _PER_CORE = "spark.sql.shuffle.partitions", 4
 _FEW = {
-    _PARTITIONS: "1",
+    "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.adaptive.enabled": "false",  # it plans anew after every step, and there is nothing to learn
 }
@@ -85,10 +80,10 @@ class Asker:
         if read.is_few(self._compiled.views):
             try:
                 return write_few(self._folder, read.number, self._found(read, few=True).toArrow(), last)
-            except GONE:
-                raise
-            except Exception:  # noqa: BLE001, S110  # too many rows after all, or a type unknown to Arrow
-                pass  # whatever it is: if it is the query's fault, it is told below
+            except Exception as error:  # too many rows after all, or a type unknown to Arrow
+                if is_end_of_spark(error):
+                    raise
+                # Whatever it is: if it is the query's fault, it is told below.
         return write_results(self._folder, read.number, self._found(read, few=False), last)
 
     def _found(self, read: Read, *, few: bool) -> "DataFrame":
@@ -102,7 +97,7 @@ class Asker:
         asked = read.subscriptions.frame(session).where("active").selectExpr(f"key AS {KEY}", *columns)
         asked.createOrReplaceTempView(PARAMETERS)
         times = {NOW: _time(read.at_s), BEFORE: _time(read.before_s)}
-        partitions = 1 if few else max(2, session.sparkContext.defaultParallelism)
+        partitions = 1 if few else max(2, cores_of(self._spark))
         found = answers.joined(session, self._compiled, times, asked, partitions)
         self._asked = session
         if self._planned_s is None:  # so that the first execution tells of it already
@@ -132,10 +127,9 @@ class Asker:
 
 def channel_session(spark: "SparkSession", *, few: bool = False) -> "SparkSession":
     """With views of its own, and as many partitions as this Spark can work on, unless it was told otherwise."""
-    session, context = spark.newSession(), spark.sparkContext
+    session = beside(spark)
     session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # which others read as UTC
-    if not context.getConf().contains(_PARTITIONS):
-        session.conf.set(_PARTITIONS, str(_PER_CORE * context.defaultParallelism))
+    spread(spark, session)
     for key, value in _FEW.items() if few else ():
         session.conf.set(key, value)
     return session

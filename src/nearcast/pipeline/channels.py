@@ -19,7 +19,7 @@ from nearcast.domain.dataset import Dataset
 from nearcast.domain.errors import ChannelError
 from nearcast.domain.execution import Execution, Failure, Progress, Schedule, Window
 from nearcast.pipeline import answers
-from nearcast.pipeline.asking import GONE, Asker, Read
+from nearcast.pipeline.asking import Asker, Read
 from nearcast.pipeline.files import sync
 from nearcast.pipeline.pointer import put_surely
 from nearcast.pipeline.progress import (
@@ -35,6 +35,7 @@ from nearcast.pipeline.progress import (
 )
 from nearcast.pipeline.results import Results, read_last, remove_results, write_last
 from nearcast.pipeline.sample import Source
+from nearcast.pipeline.session import is_end_of_spark
 from nearcast.pipeline.sql import Compiler
 from nearcast.pipeline.tables import Table, in_thread
 from nearcast.pipeline.trial import tried
@@ -169,9 +170,9 @@ class ChannelRunner:
             read = Read(number, at_s, progress.last.at_s, windows, pinned, asked)
             try:
                 written = await in_thread(self._asker.answered, read, self._last)
-            except GONE:
-                raise
-            except Exception as error:  # noqa: BLE001  # whatever it is: the channel goes on, and its users are told
+            except Exception as error:  # whatever it is: the channel goes on, and its users are told
+                if is_end_of_spark(error):
+                    raise
                 took_s = self._clock.now() - began_s
                 failure = Failure(at_s, answers.refusal(error, self._joined), windows, took_s)
                 await self._commit(progress.failed(failure), revision)

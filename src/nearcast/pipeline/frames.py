@@ -15,6 +15,7 @@ from nearcast.domain.schema import Column, Schema
 from nearcast.pipeline import local
 from nearcast.pipeline.files import DATA, sync
 from nearcast.pipeline.manifest import RECORDS, REJECTED, DataFile
+from nearcast.pipeline.session import cores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -161,7 +162,7 @@ def rewrite(
     last = max(each.last for each in old)
     wanted = math.ceil(sum(each.size_bytes for each in old) / target_bytes)
     if base:  # large as a rule: every core takes its part
-        wanted = max(wanted, frame.sparkSession.sparkContext.defaultParallelism)
+        wanted = max(wanted, cores_of(frame.sparkSession))
     return _replacing(old, _written(dataset, folder, frame.coalesce(wanted), last), base=base)
 
 

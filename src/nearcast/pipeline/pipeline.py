@@ -24,6 +24,7 @@ from nearcast.pipeline.feeds import run_feed
 from nearcast.pipeline.file_source import FileSource
 from nearcast.pipeline.http_source import HttpSource
 from nearcast.pipeline.maintenance import Care, tend
+from nearcast.pipeline.session import is_end_of_spark
 from nearcast.pipeline.sources import FILE, HTTP, TOPIC, Source, parse_source
 from nearcast.pipeline.status import StatusStore, WorkStatus
 from nearcast.pipeline.tables import Table
@@ -159,7 +160,7 @@ class Pipeline:
             except StoreDown:
                 pass  # everything waits for it
             except Exception as error:  # noqa: BLE001  # a library's own: told, and tried again
-                if _is_end_of_spark(error) and not self._failed.done():
+                if is_end_of_spark(error) and not self._failed.done():
                     self._failed.set_exception(FleetError(f"Spark has ended: {error}"))
                 known = isinstance(error, NearcastError)
                 text = str(error) if known else f"{type(error).__name__}: {error}"
@@ -260,12 +261,6 @@ class Pipeline:
 async def _until(stopped: asyncio.Event, timeout_s: float | None = None) -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(stopped.wait(), timeout_s)
-
-
-def _is_end_of_spark(error: Exception) -> bool:
-    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra; untyped
-
-    return isinstance(error, Py4JNetworkError | ConnectionRefusedError)
 
 
 def _say(text: str) -> None:

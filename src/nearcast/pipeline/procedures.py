@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from nearcast.domain.channel import Value
 from nearcast.domain.errors import Conflict, StoreError
@@ -21,6 +20,7 @@ from nearcast.pipeline import answers, frames
 from nearcast.pipeline.manifest import RECORDS
 from nearcast.pipeline.pointer import put_surely
 from nearcast.pipeline.runs import key_of, runs_of
+from nearcast.pipeline.session import beside, is_end_of_spark
 from nearcast.pipeline.sql import Compiler
 from nearcast.pipeline.sql_tokens import tokens
 from nearcast.pipeline.tables import Snapshot, Table, in_thread
@@ -69,9 +69,11 @@ class ProcedureRunner:
         found: tuple[dict[str, Any], ...] = ()
         try:
             rows, found = await self._done(number, values or {}, most)
-        except (Conflict, StoreError, ConnectionError, Py4JNetworkError):
+        except (Conflict, StoreError):
             raise
-        except Exception as raised:  # noqa: BLE001  # whatever Spark says: it is told, and others go on
+        except Exception as raised:  # whatever Spark says: it is told, and others go on
+            if is_end_of_spark(raised):
+                raise
             error = answers.refusal(raised, self._query)
         run = Run(number, at_s, rows, round(self._clock.now() - began_s, 4), error)
         await put_surely(
@@ -94,7 +96,7 @@ class ProcedureRunner:
                     return await self._delete(read, values), ()
 
     def _session(self, read: Mapping[str, Snapshot]) -> "SparkSession":
-        session = self._spark.newSession()
+        session = beside(self._spark)
         for name, snapshot in read.items():
             snapshot.frame(session).drop(frames.VERSION, frames.AT).createOrReplaceTempView(name.lower())
         return session

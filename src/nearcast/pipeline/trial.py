@@ -18,6 +18,7 @@ from nearcast.domain.channel import Parameter
 from nearcast.domain.errors import ChannelError
 from nearcast.pipeline.answers import joined, literals, parameters_frame, plan, refusal, show
 from nearcast.pipeline.sample import Source, records, values
+from nearcast.pipeline.session import beside
 from nearcast.pipeline.sql import KEY, PARAMETERS, Compiler
 from nearcast.pipeline.sql_edits import Rewritten
 from nearcast.pipeline.sql_reading import BEFORE, NOW
@@ -58,7 +59,7 @@ class Trial:
 
 def quick(spark: "SparkSession") -> "SparkSession":
     """A session for a few rows; its views are its own."""
-    session = spark.newSession()
+    session = beside(spark)
     for key, value in _QUICK.items():
         session.conf.set(key, value)
     return session

@@ -7,7 +7,13 @@ import typer
 from nearcast.domain.errors import ConfigError
 
 Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[N], spark://..., yarn, k8s://...")
+    str,
+    typer.Option(
+        "--master",
+        "--remote",
+        metavar="URL",
+        help="Where Spark runs: local[N], spark://..., yarn, k8s://..., or sc://HOST:PORT (Spark Connect).",
+    ),
 ]
 Conf = Annotated[
     list[str] | None,

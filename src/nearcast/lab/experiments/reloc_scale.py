@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nearcast.domain.area import Area
+from nearcast.domain.errors import ConfigError
 from nearcast.domain.places import Ints
 from nearcast.lab.claim import Expectation
 from nearcast.lab.experiment import Experiment, Metric, Outcome, Progress, RunSettings, Table
 from nearcast.lab.workloads.field import Field, drawn_area
-from nearcast.pipeline.session import LOCAL
+from nearcast.pipeline.session import LOCAL, is_remote
 from nearcast.policies.relations import factors_of, relations_of, strongest
 from nearcast.policies.reloc import best_allocated
 from nearcast.policies.settings import Allocation
@@ -75,6 +76,8 @@ class _Timed:
 def measure(settings: RunSettings, progress: Progress) -> Outcome:
     from nearcast.pipeline.session import session  # noqa: PLC0415  # an extra, and slow to import
 
+    if is_remote(settings.spark or LOCAL):
+        raise ConfigError(f"--master {settings.spark}: relations are made of distributed matrices, which sc:// lacks")
     field, rows = (_QUICK, _QUICK_ROWS) if settings.quick else (_LARGE, _ROWS)
     timed, allocation = _Timed(progress, 8), Allocation()
     area = timed.run("drawing the field", lambda: drawn_area(field, settings.seed))
