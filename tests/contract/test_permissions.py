@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from nearcast.brokers.connect import connector
 from nearcast.domain.errors import LinkDown
 from nearcast.fleet.credentials import FOLDER, role_passwords
-from nearcast.fleet.permissions import Guard, outside
+from nearcast.fleet.permissions import Guard, Tenant, outside
 from nearcast.fleet.servers import Server, ServerSpec
 from nearcast.transport.access import Role
 from nearcast.transport.endpoint import NATS, REDIS, Endpoint
@@ -30,6 +30,10 @@ MAY_SAY = ["t", "game.room1", "_mine", "_nearcasting", AGENT_SUBJECT, inlet_subj
 MAY_NOT_SAY = [client_subject("ann"), channel_subject("0" * 32), *CONTROL]
 MAY_HEAR = ["t", "game.room1", "_mine", client_subject("ann"), channel_subject("0" * 32)]
 MAY_NOT_HEAR = [AGENT_SUBJECT, inlet_subject("t"), *CONTROL]
+DRONES, OTHERS = Tenant("drones", ("fleet.>", "alerts")), Tenant("others", ("game.>",))
+TENANT_MAY_SAY = ["fleet.pose", "fleet.a.b", "alerts", AGENT_SUBJECT, inlet_subject("fleet.pose")]
+TENANT_MAY_HEAR = ["fleet.pose", "fleet.a.b", "alerts", client_subject("drones.a"), channel_subject("0" * 32)]
+TENANT_MAY_NOT = ["fleet", "fleets.a", "alerts.a", "game.a", inlet_subject("game.a"), client_subject("ann"), *CONTROL]
 REDIS_ONLY = ["_nearcast.something", "_nearcast.agentx"]  # NATS has no way to refuse what it does not know yet
 
 
@@ -93,8 +97,9 @@ class RedisParty:
 
 
 @asynccontextmanager
-async def party(endpoint: Endpoint, role: Role, guard: Guard) -> AsyncIterator[Party]:
-    user, password = role.value, guard.passwords[role]
+async def party(endpoint: Endpoint, who: Role | Tenant, guard: Guard) -> AsyncIterator[Party]:
+    user = who.name if isinstance(who, Tenant) else who.value
+    password = guard.tenants[who] if isinstance(who, Tenant) else guard.passwords[who]
     if endpoint.kind == NATS:
         complaints: list[str] = []
 
@@ -115,7 +120,7 @@ async def party(endpoint: Endpoint, role: Role, guard: Guard) -> AsyncIterator[P
 
 def run(kind: str, state: Path, scenario: Callable[[Server, Guard], Awaitable[None]], *, bus: bool = False) -> None:
     async def on_server() -> None:
-        guard = Guard(role_passwords(state), bus)
+        guard = Guard(role_passwords(state), bus, tenants={} if bus else {DRONES: "drones' own", OTHERS: "others' own"})
         server = await Server.start(ServerSpec(kind, "b1", jetstream=kind == NATS, guard=guard), state)
         try:
             async with asyncio.timeout(60):
@@ -138,6 +143,27 @@ def test_a_client_uses_topics_and_what_it_needs_of_an_agent_and_nothing_of_the_c
                 assert "permission" in (await client.say(subject)).lower(), subject
             for subject in [*MAY_NOT_HEAR, *strict]:
                 assert "permission" in (await client.hear(subject)).lower(), subject
+
+    run(kind, tmp_path, scenario)
+
+
+def test_a_tenant_uses_its_topics_and_its_inboxes_and_nothing_of_anybody_else(kind: str, tmp_path: Path) -> None:
+    async def scenario(server: Server, guard: Guard) -> None:
+        inboxes = [client_subject("others.a"), client_subject("drones2.a"), AGENT_SUBJECT]
+        forged = [client_subject("drones.a"), channel_subject("0" * 32)]
+        servers_own = ["$JS.API.INFO", "_nearcast.log.x.0"] if kind == NATS else []
+        async with party(server.endpoint, DRONES, guard) as drones, party(server.endpoint, OTHERS, guard) as others:
+            for subject in TENANT_MAY_SAY:
+                assert await drones.say(subject) == "", subject
+            for subject in TENANT_MAY_HEAR:
+                assert await drones.hear(subject) == "", subject
+            for subject in [*TENANT_MAY_NOT, *forged, *servers_own]:
+                assert "permission" in (await drones.say(subject)).lower(), subject
+            for subject in [*TENANT_MAY_NOT, *inboxes]:
+                assert "permission" in (await drones.hear(subject)).lower(), subject
+            assert "permission" in (await others.hear(client_subject("drones.a"))).lower()
+            assert "permission" in (await others.hear("fleet.pose")).lower()
+            assert await others.hear("game.a") == ""
 
     run(kind, tmp_path, scenario)
 

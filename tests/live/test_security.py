@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nearcast.brokers.connect import connector
 from nearcast.brokers.link import Link
 from nearcast.client import open_client
-from nearcast.domain.errors import LinkDown
+from nearcast.domain.errors import AccessRefused, LeaseLost, LinkDown
 from nearcast.domain.load import BrokerReport, TopicLoad
 from nearcast.domain.message import Message
 from nearcast.domain.route import Route, Strategy
@@ -45,6 +46,51 @@ TERM = 1 << 30  # higher than any leader's
 def test_a_forged_move_a_forged_report_and_forged_notices_are_refused(fleet: Fleet) -> None:
     asyncio.run(forged(fleet))
     assert fleet.run("status").code == 0
+
+
+def test_a_tenant_has_its_topics_wherever_they_go_and_nobody_elses(tmp_path: Path, kind: str) -> None:
+    options = ("--sites", "2", "--brokers", kind, "--tenant", "drones=fleet.>,alerts", "--tenant", "others=game.>")
+    fleet = Fleet(tmp_path, *options)
+    try:
+        fleet.until_well()
+        asyncio.run(rented(fleet))
+        refused = fleet.run("pub", "game.x", "hello", NEARCAST_CONFIG=str(fleet.state / "drones.toml"))
+        assert (refused.code, "may use fleet.>, alerts" in refused.err) == (1, True), refused
+    finally:
+        fleet.stop()
+
+
+async def rented(fleet: Fleet) -> None:
+    ours, drones, others = (load_config(fleet.state / f"{name}.toml") for name in ("nearcast", "drones", "others"))
+    got: list[bytes] = []
+    at_game: asyncio.Queue[Message] = asyncio.Queue()
+    async with asyncio.timeout(90), open_client(drones) as sender, open_client(ours) as anybody:
+        hears = await sender.subscribe("fleet.pose", lambda message: got.append(message.payload))
+        home = ours.ring.owner("fleet.pose")
+        for number in range(300):
+            await sender.publish("fleet.pose", b"%d" % number)
+            if number == 100:
+                away = next(broker for broker in ours.brokers if broker != home)
+                await asyncio.to_thread(fleet.ok, "topic", "move", "fleet.pose", away)
+            await asyncio.sleep(0.005)
+        await until(lambda: len(got) == 300)
+        assert got == [b"%d" % number for number in range(300)]
+        assert hears.topic == "fleet.pose"
+        for client, topic in ((sender, "game.x"), (sender, "fleet")):
+            with pytest.raises(AccessRefused, match=r"may use fleet\.>, alerts"):
+                await client.publish(topic, b"not ours")
+            with pytest.raises(AccessRefused, match=r"may use fleet\.>, alerts"):
+                await client.subscribe(topic)
+        await anybody.subscribe("game.x", at_game.put_nowait)
+        # Whoever does not keep to what its configuration says is refused by the servers.
+        async with open_client(replace(drones, own=replace(drones.own, topics=()))) as bold:
+            with pytest.raises((LeaseLost, LinkDown)):
+                await bold.publish("game.x", b"forged", timeout_s=3.0)
+            async with open_client(others) as entitled:
+                await entitled.publish("game.x", b"said")
+                assert (await at_game.get()).payload == b"said"
+            await asyncio.sleep(1.0)
+        assert at_game.empty()
 
 
 async def forged(fleet: Fleet) -> None:

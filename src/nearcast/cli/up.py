@@ -15,6 +15,7 @@ from nearcast.cli.options import AsJson
 from nearcast.cli.output import print_json
 from nearcast.cli.token import dashboard_link
 from nearcast.fleet.local import LocalSpec, launch, launch_own, renting_for
+from nearcast.fleet.permissions import Tenant
 from nearcast.fleet.quota import Quota
 from nearcast.fleet.supervisor import Supervisor
 from nearcast.policies.registry import policy_named
@@ -74,6 +75,15 @@ def start_fleet(
     connections: Annotated[
         int | None, typer.Option(min=10, metavar="N", help="So many each broker takes at most; 10000 by default.")
     ] = None,
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TOPICS",
+            help="Clients with a user of their own, which may use these topics only, like drones=fleet.>,alerts;"
+            " their configuration is DIR/NAME.toml. May be given many times.",
+            show_default=False,
+        ),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Servers let in anybody on this machine, without TLS: for benchmarks.")
     ] = False,
@@ -104,6 +114,7 @@ def start_fleet(
             secure=not insecure,
             tls=not insecure,
             quota=Quota() if connections is None else Quota(connections),
+            tenants=tuple(map(Tenant.parse, tenant or ())),
         )
         everything, renting = partial(launch, spec=spec), partial(renting_for, spec=spec)
     else:
@@ -116,6 +127,7 @@ def start_fleet(
             "--policy": policy,
             "--port": port,
             "--connections": connections,
+            "--tenant": tenant,
             "--insecure": insecure or None,
         }
         for option, given in ours.items():

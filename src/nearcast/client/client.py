@@ -30,10 +30,18 @@ from nearcast.control.tally import Tally
 from nearcast.control.timing import Timing
 from nearcast.control.whereabouts import Pace, Whereabouts
 from nearcast.domain.channel import ChannelSpec, Value
-from nearcast.domain.errors import ConfigError, LeaseLost, LinkClosed, LogRefused, TopicChanged, TopicNameError
+from nearcast.domain.errors import (
+    AccessRefused,
+    ConfigError,
+    LeaseLost,
+    LinkClosed,
+    LogRefused,
+    TopicChanged,
+    TopicNameError,
+)
 from nearcast.domain.message import Message
 from nearcast.domain.ring import Ring
-from nearcast.domain.topic import validate_topic
+from nearcast.domain.topic import covers, validate_topic
 from nearcast.transport.clock import Clock, SystemClock
 from nearcast.transport.crew import Crew
 from nearcast.wire.channels import MOST_NEAR, Described, Following, HomeAt, Mustered, Near, Notice, Refusal
@@ -55,6 +63,8 @@ class Client:
     With a `pace` it finds out where it is and what the fleet's time is, and says so to the agents of the brokers in
     use. A client that moves names the broker nearest to it as its `gateway`, and another one with `set_gateway`. One
     that `seeks_home` says so also when it has channels only, so that its home can be near.
+
+    With `topics`, patterns of those that it may use, others are an AccessRefused: it is a tenant's.
     """
 
     def __init__(
@@ -74,12 +84,14 @@ class Client:
         gateway: str = "",
         logs: LogSites | None = None,
         seeks_home: bool = False,
+        topics: Sequence[str] = (),
     ) -> None:
         try:
             validate_topic(name)  # it is part of a subject that agents answer on
         except TopicNameError as error:
             raise ConfigError(f"client name: {error}") from None
         self.name = name
+        self._topics = tuple(topics)
         self.rejects = Rejects()
         self._ring = ring
         self._dialect = dialect
@@ -153,9 +165,9 @@ class Client:
         """To be awaited. Returns the message's sequence number once it is handed to the server's connection, or, of a
         persistent topic, once the topic's quorum has written it.
 
-        `begun` is told the number before the message leaves. Raises TopicNameError, MessageTooLarge, LeaseLost when no
-        route could be had in time, Unconfirmed when it is not known in time whether it was written, or LinkClosed after
-        `close()`.
+        `begun` is told the number before the message leaves. Raises TopicNameError, AccessRefused, MessageTooLarge,
+        LeaseLost when no route could be had in time, Unconfirmed when it is not known in time whether it was written,
+        or LinkClosed after `close()`.
         """
         return self.publication(topic).publish(payload, timeout_s=timeout_s, begun=begun)
 
@@ -216,7 +228,7 @@ class Client:
 
     async def _asked(self, topic: str, timeout_s: float) -> Welcome | None:
         """What an agent says of a persistent topic; None of another."""
-        validate_topic(topic)
+        self._must_be_ours(topic)
         self._must_be_open()
         if topic in self._subscriptions:
             raise ConfigError(f"client {self.name!r} is subscribed to {topic!r}; ask with another one")
@@ -235,7 +247,7 @@ class Client:
         return None
 
     def _new_publication(self, topic: str, publisher_id: int | None = None) -> Publication:
-        validate_topic(topic)
+        self._must_be_ours(topic)
         self._must_be_open()
         publisher_id = publisher_id or self._rng.getrandbits(63) + 1
         machine = Publisher(topic, publisher_id, self.name, self._ring, timing=self._timing, rules=self._rules)
@@ -269,7 +281,7 @@ class Client:
         1970), at the "first" message there is, or, as without it, with what is "new". For another topic it is a
         ConfigError: nothing is kept of that.
         """
-        validate_topic(topic)
+        self._must_be_ours(topic)
         self._must_be_open()
         if buffer < 1:
             raise ConfigError(f"topic {topic!r}: buffer is {buffer}; it must hold at least one message")
@@ -483,6 +495,12 @@ class Client:
         await self._crew.close()
 
     # Within
+
+    def _must_be_ours(self, topic: str) -> None:
+        """Servers refuse a tenant's client what is not its own, and end the connection: so it is told before."""
+        validate_topic(topic)
+        if self._topics and not covers(self._topics, topic):
+            raise AccessRefused(f"topic {topic!r}: client {self.name!r} may use {', '.join(self._topics)}")
 
     def _must_be_open(self) -> None:
         if self._closed:

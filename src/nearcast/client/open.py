@@ -26,6 +26,8 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
     if not isinstance(config, Config):
         config = load_config(config)
     name = name or unique_name("client")
+    if config.own.topics:
+        name = f"{config.own.user}.{name}"  # a tenant hears what is said to clients whose names begin with its own
     directory = Directory(config, site)
     return Client(
         name,
@@ -37,8 +39,10 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
         learn=directory.learn,
         pace=CLIENT_PACE if config.counts else None,
         gateway=gateway,
-        logs=LogSites(directory.servers, name=name, clock=SystemClock()),
+        # What keeps logs cannot tell one tenant's from another's, so that servers let none of them near it.
+        logs=None if config.own.topics else LogSites(directory.servers, name=name, clock=SystemClock()),
         seeks_home=config.homes.placement == NEAREST,
+        topics=config.own.topics,
     )
 
 

@@ -24,6 +24,7 @@
         MalformedEnvelope
         MalformedControl
         UnknownVersion         well formed, but of a protocol version that this process does not speak
+      AccessRefused            what the user that this process is may not do
       LeaseLost                another holds, or may hold, what this process thought was its own
       MoveRefused              a move that would break a rule of the protocol
       BrokerRefused            an order about a broker that would break a rule, or that nobody can carry out
@@ -137,6 +138,10 @@ class MalformedControl(WireError):
 
 class UnknownVersion(WireError):
     """A well-formed message of a protocol version that this process does not speak."""
+
+
+class AccessRefused(NearcastError):
+    """What the user that this process is may not do."""
 
 
 class LeaseLost(NearcastError):

@@ -6,6 +6,7 @@ of its own, so that a topic may move between brokers of both kinds.
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 
 from nearcast.domain.errors import TopicNameError
@@ -20,6 +21,9 @@ _SERVERS_OWN = {
     "_INBOX.": "belongs to NATS request and reply",
     "__": "belongs to the Redis server itself",
 }
+BELOW = ".>"
+"""At the end of a pattern: all topics that begin with what is before it, and a dot."""
+
 _WILDCARD = re.compile(r"[*>?\[\]]")
 _REFUSED = re.compile(r"[^\w./:=@+-]")
 
@@ -34,6 +38,17 @@ def validate_topic(name: str) -> str:
     if reason is not None:
         raise TopicNameError(f"topic {_shortened(name)}: {reason}")
     return name
+
+
+def validate_pattern(pattern: str) -> str:
+    """Return it if it is a topic, or the beginning of some with `.>` behind it, else raise TopicNameError."""
+    validate_topic(pattern.removesuffix(BELOW))
+    return pattern
+
+
+def covers(patterns: Iterable[str], topic: str) -> bool:
+    """Whether one of them is of this topic."""
+    return any(topic == each or (each.endswith(BELOW) and topic.startswith(each[:-1])) for each in patterns)
 
 
 def _reason_to_refuse(name: str) -> str | None:

@@ -41,5 +41,10 @@ def token_file(tokens: Path, role: ApiRole) -> Path:
     return tokens.with_name(f"api-{role}")
 
 
+def tenant_file(name: str) -> Path:
+    """Where its password is, in the state directory."""
+    return Path(FOLDER, "tenants", name)
+
+
 def role_passwords(state: Path) -> dict[Role, str]:
     return {role: kept_secret(state / FOLDER / role) for role in Role}

@@ -21,9 +21,10 @@ from nearcast.fleet.credentials import (
     kept_secret,
     make_tokens,
     role_passwords,
+    tenant_file,
     token_file,
 )
-from nearcast.fleet.permissions import Guard
+from nearcast.fleet.permissions import Guard, Tenant
 from nearcast.fleet.ports import HOST, free_port
 from nearcast.fleet.quota import Quota
 from nearcast.fleet.rental import Rental, RentalSpec, renting
@@ -60,7 +61,8 @@ class LocalSpec:
     dashboard, the first of them at `port` and each other at the next one (0: at free ones); with `metrics` too, agents
     theirs.
     Servers let in the roles of `fleet.permissions`, with passwords that are made here, and API and dashboard those who
-    have one of the tokens that are made here; without `secure`, anybody. `quota` is of each broker, where secure. With
+    have one of the tokens that are made here; without `secure`, anybody. `tenants` are let in too, each with a
+    configuration file of its own beside the others'. `quota` is of each broker, where secure. With
     `tls`, servers show a certificate that is made here, and whatever goes to or from them is encrypted.
     """
 
@@ -89,8 +91,14 @@ class LocalSpec:
     secure: bool = True
     tls: bool = False
     quota: Quota = field(default_factory=Quota)
+    tenants: tuple[Tenant, ...] = ()
 
     def __post_init__(self) -> None:
+        names = [each.name for each in self.tenants]
+        if len(set(names)) < len(names) or Path(CONFIG_FILE).stem in names:
+            raise ConfigError(f"tenants are {', '.join(names)}; expected names that differ, and none nearcast")
+        if names and not self.secure:
+            raise ConfigError(f"tenants {', '.join(names)}: servers that let in anybody tell nobody apart")
         if not 1 <= self.cluster <= _MOST_SERVERS:
             raise ConfigError(f"cluster is {self.cluster}; expected 1 to {_MOST_SERVERS} servers per site")
         if self.cluster > 1 and self.kind != NATS:
@@ -118,9 +126,8 @@ class LocalSpec:
 async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     """Starts everything in order and returns the configuration file that clients use."""
     state = supervisor.state.resolve()
-    passwords = role_passwords(state) if spec.secure else None
-    guard = None if passwords is None else Guard(passwords, quota=spec.quota)
-    bus_guard = None if passwords is None else Guard(passwords, bus=True)
+    guard = _guard(state, spec)
+    bus_guard = None if guard is None else Guard(guard.passwords, bus=True)
     tls = kept_certificates(state) if spec.tls else None
     bus = await supervisor.start(ServerSpec(NATS, "control", jetstream=True, guard=bus_guard, tls=tls))
     peers = kept_secret(state / FOLDER / PEER) if spec.secure and spec.cluster > 1 else None
@@ -141,6 +148,9 @@ async def launch(supervisor: Supervisor, spec: LocalSpec) -> Path:
     config = state / CONFIG_FILE
     signed_by = public_half(kept_secret(state / NOTICES, new_notice_key)) if spec.secure else ""
     config.write_text(_config_text(spec, bus.endpoint.url, sites, links, signed_by))
+    for tenant in spec.tenants:
+        text = _config_text(spec, bus.endpoint.url, sites, links, signed_by, tenant)
+        config.with_name(f"{tenant.name}.toml").write_text(text)
     ports = [spec.port + number if spec.port else free_port() for number in range(spec.coordinators)]
     await launch_own(supervisor, config, spec.brokers, spec.coordinators, ports if spec.web else ())
     return config
@@ -161,10 +171,18 @@ async def launch_own(
 def renting_for(supervisor: Supervisor, spec: LocalSpec) -> AbstractAsyncContextManager[Rental]:
     """Servers like those that were launched. A rented one is reached directly, from wherever."""
     state = supervisor.state.resolve()
-    guard = Guard(role_passwords(state), quota=spec.quota) if spec.secure else None
     tls = kept_certificates(state) if spec.tls else None
+    guard = _guard(state, spec)
     rental = RentalSpec(spec.kind, state / CONFIG_FILE, spec.analyzer, spec.out_bytes_per_s, guard, tls)
     return renting(supervisor, rental, state / RENTAL_SOCKET)
+
+
+def _guard(state: Path, spec: LocalSpec) -> Guard | None:
+    """Of its brokers."""
+    if not spec.secure:
+        return None
+    tenants = {each: kept_secret(state / tenant_file(each.name)) for each in spec.tenants}
+    return Guard(role_passwords(state), quota=spec.quota, tenants=tenants)
 
 
 def _servers(spec: LocalSpec, broker: str, peers: str | None) -> list[ServerSpec]:
@@ -212,20 +230,30 @@ def _bus_links(spec: LocalSpec, url: str) -> tuple[WanLink, ...]:
     return tuple(WanLink(spec.site(site), BUS, url, free_port(), shape) for site, shape in enumerate(shapes))
 
 
-def _config_text(
-    spec: LocalSpec, bus: str, sites: list[list[Server]], links: tuple[WanLink, ...], signed_by: str
+def _config_text(  # noqa: PLR0917  # private; its callers have them all at hand
+    spec: LocalSpec,
+    bus: str,
+    sites: list[list[Server]],
+    links: tuple[WanLink, ...],
+    signed_by: str,
+    tenant: Tenant | None = None,
 ) -> str:
+    """A tenant's has what a client needs."""
     parts = [
-        "# Written by nearcast; clients read it.",
+        "# Written by nearcast; clients read it." if tenant is None else f"# Written by nearcast for {tenant.name}.",
         'key_file = "key"',
-        *([f'notice_key = "{signed_by}"\nnotice_key_file = "{NOTICES}"'] if signed_by else []),
+        *([f'notice_key = "{signed_by}"'] if signed_by else []),
+        *([f'notice_key_file = "{NOTICES}"'] if signed_by and tenant is None else []),
         *([f"protocol = {spec.protocol}"] if spec.protocol != NEWEST else []),
         *(["analyzer = false"] if not spec.analyzer else []),
         f'\n[control]\nurl = "{bus}"',
     ]
     if spec.tls:
         parts.append(f'\n[tls]\nca_file = "{AUTHORITY}"')
-    if spec.secure:
+    if tenant is not None:
+        parts.append(f'\n[access.{Role.CLIENT}]\nuser = "{tenant.name}"\npassword_file = "{tenant_file(tenant.name)}"')
+        parts.append(f"topics = {json.dumps(tenant.topics)}")
+    elif spec.secure:
         parts += [f'\n[access.{role}]\nuser = "{role}"\npassword_file = "{FOLDER}/{role}"' for role in Role]
     for number, (broker, (server, *others)) in enumerate(zip(spec.brokers, sites, strict=True)):
         parts.append(f'\n[[broker]]\nname = "{broker}"\nurl = "{server.url}"\nsite = "{spec.site(number)}"')
@@ -243,12 +271,12 @@ def _config_text(
         parts.append(f'\n[[way]]\nsite = "{site}"\nbroker = "{broker}"\nurl = "{way}"')
         if further:
             parts.append(f"servers = {json.dumps(further)}")
-    if spec.web:
+    if spec.web and tenant is None:
         parts.append("\n[web]")
         parts += [f'metrics = "{HOST}:0"'] if spec.metrics else []
         mine = token_file(Path(TOKENS), ApiRole.OPERATOR)
         parts += [f'tokens_file = "{TOKENS}"\ntoken_file = "{mine}"'] if spec.secure else []
-    if spec.rents:
+    if spec.rents and tenant is None:
         parts.append(f'\n[provisioner]\nsocket = "{RENTAL_SOCKET}"')
     for name, table in (("timing", spec.timing), ("rebalance", spec.rebalance), ("homes", spec.homes)):
         if table:

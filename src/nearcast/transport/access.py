@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from nearcast.domain.errors import ConfigError
+from nearcast.domain.errors import ConfigError, TopicNameError
+from nearcast.domain.topic import validate_pattern
 from nearcast.transport.endpoint import Endpoint
 
 
@@ -28,14 +29,16 @@ class RawAccess(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     user: str
     password_file: str | None = None
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A user and its password."""
+    """A user and its password; of a tenant, the patterns of the topics that are its own."""
 
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    topics: tuple[str, ...] = ()
 
     def let_in(self, endpoint: Endpoint, instead_of: "Access") -> Endpoint:
         """The endpoint with these credentials, unless it has some that are neither missing nor `instead_of`."""
@@ -75,4 +78,8 @@ def access_of(role: Role, known: Mapping[str, RawAccess], path: Path) -> Access:
             raise ConfigError(f"{where} cannot be read: {why}") from None
     if not password or not password.isprintable():
         raise ConfigError(f"{where} holds no password: expected one line that can be printed")
-    return Access(raw.user, password)
+    try:
+        topics = tuple(map(validate_pattern, raw.topics))
+    except TopicNameError as error:
+        raise ConfigError(f"{path}: access.{role}.topics: {error}") from None
+    return Access(raw.user, password, topics)

@@ -36,6 +36,7 @@ ca_file = "ca.pem"
 [access.client]                       # optional: how servers let a client in; likewise access.agent, access.coordinator
 user = "client"
 password_file = "credentials/client"  # or NEARCAST_CLIENT_PASSWORD: addresses with a user of their own keep that
+topics = ["fleet.>", "alerts"]        # optional: a tenant's: the user may use these topics only
 
 [added]                               # optional: how brokers that are added later let this process in, if otherwise
 user = "nearcast"
