@@ -296,8 +296,8 @@ class Coordinator:
         """Notes why the topic moves, which no policy wanted and no operator asked for by its name."""
         self.decisions.begun(topic, was.strategy, brokers, Why(DRAINING, reason), was)
 
-    def is_apart(self, topic: str) -> bool:
-        return self.places.is_apart(topic, self._clock.now())
+    def apart(self, topics: Collection[str]) -> set[str]:
+        return self.places.apart(topics, self._clock.now())
 
     def movable(self, topic: str) -> bool:
         return self._moves.movable(topic)

@@ -1,5 +1,6 @@
 """Where every broker and its clients are, as its agent said last. A new leader knows nothing until they do so again."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from nearcast.domain.whereabouts import BrokerPlace, TopicPlace
@@ -75,9 +76,15 @@ class BrokerPlaces:
         fresh = [(each.place.broker, each.whole.topics.get(topic), each.at_s) for each in self._fresh(now)]
         return [(broker, place, at_s) for broker, place, at_s in fresh if place is not None]
 
-    def is_apart(self, topic: str, now: float) -> bool:
-        """Whether several brokers have clients of it."""
-        return sum(bool(place.publishers or place.subscribers) for _, place, _ in self.of(topic, now)) > 1
+    def apart(self, topics: Collection[str], now: float) -> set[str]:
+        """Those of them that several brokers have clients of."""
+        wanted, found, seen = set(topics), set[str](), set[str]()
+        for each in self._fresh(now) if wanted else ():
+            told = each.whole.topics
+            here = {topic for topic in wanted & told.keys() if told[topic].publishers or told[topic].subscribers}
+            found |= seen & here
+            seen |= here
+        return found
 
     def _fresh(self, now: float) -> list[_Broker]:
         return [each for _, each in sorted(self._newest.items()) if now < each.at_s + FRESH_S]

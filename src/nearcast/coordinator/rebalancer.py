@@ -80,8 +80,8 @@ class Leader(Protocol):
         """What is known now."""
         ...
 
-    def is_apart(self, topic: str) -> bool:
-        """Whether its clients are at several brokers."""
+    def apart(self, topics: Collection[str]) -> set[str]:
+        """Those of them whose clients are at several brokers."""
         ...
 
     def movable(self, topic: str) -> bool:
@@ -126,7 +126,7 @@ class Rebalancer:
     def seen(self) -> Snapshot:
         """What a policy sees now."""
         now_s = self._clock.now()
-        held = self._restraint.held(now_s, filter(self._leader.is_apart, self._restraint.lately(now_s)))
+        held = self._restraint.held(now_s, self._leader.apart(self._restraint.lately(now_s)))
         return self._leader.snapshot(self._planned_s, held, self._restraint.resting(now_s))
 
     def observed(self, promises: Iterable[tuple[str, bool]]) -> None:

@@ -38,3 +38,14 @@ def test_what_is_old_or_of_a_lost_agent_is_not_told() -> None:
     assert len(places.brokers(FRESH_S - 1)) == 1
     places.forget("b1")
     assert places.fresh_places(1.0) == ()
+
+
+def test_topics_are_apart_whose_clients_are_at_several_brokers() -> None:
+    places, here = BrokerPlaces(), Spot((0.0,), 0.0)
+    moved, staying = TopicPlace("moved", here, None), TopicPlace("staying", here, here)
+    places.heard(Placed(BrokerPlace("b1", here, (moved, staying)), 1, 1), 0.0)
+    places.heard(Placed(BrokerPlace("b2", here, (TopicPlace("moved", None, here), TopicPlace("staying"))), 1, 1), 0.0)
+    assert places.apart(["moved", "staying", "unknown"], 1.0) == {"moved"}
+    assert places.apart([], 1.0) == set()
+    places.forget("b1")
+    assert places.apart(["moved"], 1.0) == set()
