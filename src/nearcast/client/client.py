@@ -64,7 +64,7 @@ class Client:
     use. A client that moves names the broker nearest to it as its `gateway`, and another one with `set_gateway`. One
     that `seeks_home` says so also when it has channels only, so that its home can be near.
 
-    With `topics`, patterns of those that it may use, others are an AccessRefused: it is a tenant's.
+    `allowed` are patterns of the topics that a tenant may use: others are an AccessRefused. Without any, all are.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Client:
         gateway: str = "",
         logs: LogSites | None = None,
         seeks_home: bool = False,
-        topics: Sequence[str] = (),
+        allowed: Sequence[str] = (),
     ) -> None:
         try:
             validate_topic(name)  # it is part of a subject that agents answer on
         except TopicNameError as error:
             raise ConfigError(f"client name: {error}") from None
         self.name = name
-        self._topics = tuple(topics)
+        self._allowed = tuple(allowed)
         self.rejects = Rejects()
         self._ring = ring
         self._dialect = dialect
@@ -499,8 +499,8 @@ class Client:
     def _must_be_ours(self, topic: str) -> None:
         """Servers refuse a tenant's client what is not its own, and end the connection: so it is told before."""
         validate_topic(topic)
-        if self._topics and not covers(self._topics, topic):
-            raise AccessRefused(f"topic {topic!r}: client {self.name!r} may use {', '.join(self._topics)}")
+        if self._allowed and not covers(self._allowed, topic):
+            raise AccessRefused(f"topic {topic!r}: client {self.name!r} may use {', '.join(self._allowed)}")
 
     def _must_be_open(self) -> None:
         if self._closed:

@@ -42,7 +42,7 @@ def open_client(config: Config | Path | None = None, *, name: str = "", site: st
         # What keeps logs cannot tell one tenant's from another's, so that servers let none of them near it.
         logs=None if config.own.topics else LogSites(directory.servers, name=name, clock=SystemClock()),
         seeks_home=config.homes.placement == NEAREST,
-        topics=config.own.topics,
+        allowed=config.own.topics,
     )
 
 
