@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from nearcast.cli.demo.swarms import demo_flight
 from nearcast.client import open_client
@@ -159,6 +159,19 @@ def test_a_topic_is_moved_for_a_reason_after_its_plan_was_shown(page: Page) -> N
     see_reason(page, "closer to the players")
     expect(page.locator("[data-decision]", has_text="game.arena").first).to_contain_text(goal)
     keep(page, "decisions")
+
+
+def test_a_topic_cannot_be_moved_before_it_is_known_where_it_is(page: Page) -> None:
+    def hold(_route: Route) -> None: ...
+
+    page.route("**/topics/game.lobby", hold)
+    with page.expect_request("**/topics/game.lobby"):
+        page.goto(f"{page.url.split('#')[0]}#/topics/game.lobby")
+    for action in ("move", "promise"):
+        expect(page.locator(f"[data-action={action}]")).to_be_disabled()
+    page.unroute("**/topics/game.lobby")  # what was held goes on
+    for action in ("move", "promise"):
+        expect(page.locator(f"[data-action={action}]")).to_be_enabled()
 
 
 def test_a_promise_is_set_for_a_reason_and_then_judged(page: Page) -> None:

@@ -88,9 +88,9 @@ export function detail(name) {
   const body = h("div");
   let at = [];
   let slo = "";
-  const buttons = [
-    h("button", { type: "button", "data-action": "promise", onclick: () => setPromise(name, slo) }, "Promise…"),
-    h("button", { type: "button", "data-action": "move", onclick: () => move(name, at) }, "Move…"),
+  const buttons = [  // of no use until it is known how the topic is
+    h("button", { type: "button", disabled: true, "data-action": "promise", onclick: () => setPromise(name, slo) }, "Promise…"),
+    h("button", { type: "button", disabled: true, "data-action": "move", onclick: () => move(name, at) }, "Move…"),
   ];
 
   async function refresh() {
@@ -98,6 +98,7 @@ export function detail(name) {
     const each = found.topic;
     at = found.at;
     slo = each?.slo ?? "";
+    for (const button of buttons) button.disabled = false;
     const drawn = chart.draw(found.history, each?.bound_ms ?? null, found.decisions);
     renew(top, each ? [promise(each.promise), each.moving ? h("span", { class: "pill info" }, "moving") : null] : null);
     renew(body, h("div", { class: "grid" },
