@@ -1,15 +1,11 @@
 """A promise on real servers: broken by where clients are, kept by a move, and explained; nothing is lost meanwhile."""
 
 import asyncio
-import json
-import os
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from nearcast.client import open_client
 from nearcast.control.whereabouts import CLIENT_PACE
@@ -19,13 +15,12 @@ from nearcast.sim.check import check
 from nearcast.sim.history import History
 from nearcast.sim.recorder import Recorder
 from nearcast.transport.config import Config, load_config
+from tests.live.asking import asker, until
 from tests.live.conftest import on_nats
 
 EVERY_S = 5.0
 PROMISE = "p95:100ms"  # far more than a machine that is busy with other things adds
 TOPIC = "swarm"
-
-Ask = Callable[..., Awaitable[Any]]
 
 
 @asynccontextmanager
@@ -41,27 +36,6 @@ async def far_apart(state: Path, kind: str) -> AsyncIterator[Config]:
             metrics=False,
         )
         yield load_config(await launch(supervisor, spec))
-
-
-def asker(config: Config) -> Ask:
-    async def ask(*arguments: str, as_json: bool = True) -> Any:
-        argv = [sys.executable, "-m", "nearcast", *arguments, *(["--json"] if as_json else [])]
-        env = {**os.environ, "NEARCAST_CONFIG": str(config.path)}
-        pipe = asyncio.subprocess.PIPE
-        run = await asyncio.create_subprocess_exec(*argv, env=env, stdout=pipe, stderr=pipe)
-        out, err = await run.communicate()
-        assert run.returncode == 0, (arguments, out, err)
-        return json.loads(out) if as_json else out.decode()
-
-    return ask
-
-
-async def until(seconds: float, asked: Callable[[], Awaitable[Any]], good: Callable[[Any], object]) -> Any:
-    until_s = time.monotonic() + seconds
-    while not good(found := await asked()):
-        assert time.monotonic() < until_s, json.dumps(found)
-        await asyncio.sleep(0.5)
-    return found
 
 
 @asynccontextmanager

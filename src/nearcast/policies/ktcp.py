@@ -148,6 +148,7 @@ class _Problem:
         columns = (interval_ms[self.mine], part_hz[order], bound_ms[self.mine])
         self.topics = Topics(predictor, *columns, apart=self.mine)
         self._predictor, self._columns = predictor, columns
+        self._troubles: dict[int, str] = {}
 
     def reasons(self) -> list[str]:
         names, parted = self.snapshot.topics, np.flatnonzero(self.parts > 1)
@@ -191,6 +192,33 @@ class _Problem:
         if len(content) > self.most:
             return False
         return bool(self.topics.feasible(np.array([content]))[0])
+
+    def trouble(self, broker: int) -> str:
+        """Why those at the broker cannot all stay; empty where they could."""
+        if broker not in self._troubles:
+            self._troubles[broker] = self._trouble(broker)
+        return self._troubles[broker]
+
+    def _trouble(self, broker: int) -> str:
+        here = np.flatnonzero((self.broker[self.mine] == broker) & (self.parts[self.mine] == 1))
+        if not len(here):
+            return ""
+        name, processing = self.snapshot.brokers[broker], self.processing
+        p90_ms, bound_ms = processing.p90_ms[self.mine[here]], processing.bound_ms[self.mine[here]]
+        over = np.nan_to_num(p90_ms / bound_ms)
+        if over.max() > 1.0:
+            at = int(np.argmax(over))
+            took, topic = f"took {p90_ms[at]:.0f} ms", self.snapshot.topics[self.mine[here[at]]]
+            return f"at {name} 90 of 100 messages of {topic} {took}, and {bound_ms[at]:.0f} ms are promised"
+        if len(here) > self.most:
+            return f"{len(here)} topics are at {name}, and at most {self.most} may share a broker"
+        expected_ms = np.array(self.p90_ms([here.tolist()])[0])
+        over = expected_ms / self._columns[2][here]
+        if over.max() <= 1.0:
+            return ""
+        at = int(np.argmax(over))
+        wanted, topic = f"are expected to take {expected_ms[at]:.0f} ms", self.snapshot.topics[self.mine[here[at]]]
+        return f"at {name} 90 of 100 messages of {topic} {wanted}, and {bound_ms[at]:.0f} ms are promised"
 
     def p90_ms(self, sets: Placed) -> list[list[float]]:
         """What is expected of each set's members: one prediction for all sets of a size."""
@@ -279,29 +307,33 @@ class _Moves:
     def _step(self, topic: int, parts: list[_Part]) -> Step:
         snapshot, processing = self._snapshot, self._problem.processing
         measured_ms, bound_ms = float(processing.p90_ms[topic]), float(processing.bound_ms[topic])
-        p90_ms = max(each.p90_ms for each in parts)
-        names = tuple(snapshot.brokers[each.broker] for each in parts)
-        why = f"90 of 100 messages are expected within {p90_ms:.0f} ms"
+        return Step(
+            snapshot.topics[topic],
+            Strategy.SINGLE if len(parts) == 1 else Strategy.ALL_SUBSCRIBERS,
+            tuple(snapshot.brokers[each.broker] for each in parts),
+            snapshot.strategy_of(topic),
+            snapshot.brokers_of(topic),
+            self._why(topic, parts),
+            Forecast(
+                None if np.isnan(measured_ms) else round(measured_ms, 3),
+                bound_ms if bound_ms < np.inf else None,
+                round(max(each.p90_ms for each in parts), 3),
+            ),
+        )
+
+    def _why(self, topic: int, parts: list[_Part]) -> str:
+        """What is wrong where it is, of itself or else of others there, and what is expected where it goes."""
+        processing, names = self._problem.processing, [self._snapshot.brokers[each.broker] for each in parts]
+        measured_ms, bound_ms = float(processing.p90_ms[topic]), float(processing.bound_ms[topic])
+        why = f"90 of 100 messages are expected within {max(each.p90_ms for each in parts):.0f} ms"
         if len(parts) > 1:
             why = f"shared by {', '.join(names)}, because one broker could not serve it in time, {why}"
         else:
             together = parts[0].together
             why = f"at {names[0]}, {f'with {together - 1} others' if together > 1 else 'alone'}, {why}"
         if measured_ms > bound_ms:
-            why = f"90 of 100 messages took {measured_ms:.0f} ms, and {bound_ms:.0f} ms are promised; {why}"
-        return Step(
-            snapshot.topics[topic],
-            Strategy.SINGLE if len(parts) == 1 else Strategy.ALL_SUBSCRIBERS,
-            names,
-            snapshot.strategy_of(topic),
-            snapshot.brokers_of(topic),
-            why,
-            Forecast(
-                None if np.isnan(measured_ms) else round(measured_ms, 3),
-                bound_ms if bound_ms < np.inf else None,
-                round(p90_ms, 3),
-            ),
-        )
+            return f"90 of 100 messages took {measured_ms:.0f} ms, and {bound_ms:.0f} ms are promised; {why}"
+        return "; ".join(filter(None, (self._problem.trouble(int(self._problem.broker[topic])), why)))
 
     def load_ratios(self) -> tuple[tuple[str, float], ...]:
         usable = np.flatnonzero(self._snapshot.usable)

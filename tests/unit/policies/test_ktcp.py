@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -82,6 +83,21 @@ def test_a_topic_that_moves_because_it_was_late_says_so() -> None:
     (step,) = ktcp_ffd(seen({"t1": ("a", 10.0), "t2": ("a", 15.0)}, late={"t1": 1500.0}), Settings(), 5.0).steps
     assert step.topic == "t1"
     assert "took 1500 ms, and 1000 ms are promised" in step.reason
+
+
+def test_a_topic_that_leaves_what_another_makes_too_much_says_which() -> None:
+    beside = {"t1": ("a", 10.0), "t2": ("a", 15.0), "t3": ("a", 2.0)}
+    (step,) = ktcp_ffd(seen(beside, late={"t1": 1500.0}), Settings(), 5.0).steps
+    assert step.topic == "t2"
+    assert "at a 90 of 100 messages of t1 took 1500 ms, and 1000 ms are promised" in step.reason
+    (step,) = ktcp_ffd(seen({"t1": ("a", 40.0), "t2": ("a", 40.0)}), Settings(), 5.0).steps
+    assert re.search(r"at a 90 of 100 messages of t\d are expected to take \d+ ms, and 1000 ms", step.reason)
+
+
+def test_topics_that_are_too_many_for_a_broker_say_so() -> None:
+    plan = ktcp_ffd(seen({f"t{number}": ("a", 1.0) for number in range(7)}), Settings(), 5.0)
+    assert all("7 topics are at a, and at most 6 may share a broker" in step.reason for step in plan.steps)
+    assert plan.steps
 
 
 def test_a_topic_that_is_more_than_a_broker_can_serve_stays_alone_and_is_named() -> None:
