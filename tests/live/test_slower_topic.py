@@ -23,10 +23,10 @@ from tests.live.asking import asker, until
 from tests.live.conftest import on_nats
 
 EVERY_S = 5.0
-PROMISE_MS = 900.0
-RATES_HZ = {"slow": 4.0, "same": 10.0}
-TAKE_S = {"slow": 0.02, "same": 0.06}  # both at one broker: two thirds of its worker
-THEN_S = 0.2  # far more than one worker can do
+PROMISE_MS = 1500.0
+RATES_HZ = {"slow": 2.0, "same": 4.0}
+TAKE_S = {"slow": 0.1, "same": 0.12}  # two thirds of one worker; long enough that a busy machine's delays matter little
+THEN_S = 0.35  # a sixth more than one worker can do
 LEASE_S = 30.0  # half of it a message may wait to be processed; then it would be dropped, and that reported
 MODULE = "slowprocessors"
 PROCESSORS = """
