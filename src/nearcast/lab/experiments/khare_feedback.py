@@ -36,7 +36,7 @@ from nearcast.predict.latency_model import LatencyModel, Origin
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PROCESSORS = replace(NOMINAL, lasting_s=30.0)
+_PROCESSORS = replace(NOMINAL, cores=1, lasting_s=30.0)
 _TOGETHER = 3
 _RUNS, _QUICK_RUNS = 200, 60
 _CASES, _QUICK_CASES = 20, 5
