@@ -237,13 +237,14 @@ def _draw(rows: Sequence[Row], figure: "Figure") -> None:
     )
     for axes, title in zip(panels, titles, strict=True):
         axes.set_xlabel(title)
-        if axes is not panels[1]:
-            axes.legend(fontsize="small")
     for axes in panels[2:]:
         axes.set_yscale("log")
         axes.axhline(BOUND_MS, color="gray", linestyle="--", linewidth=1)
     for axes in panels[:2]:
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(0.0, 1.3 * axes.get_ylim()[1])  # room for the legend
+    panels[0].legend(fontsize="small", ncols=4, columnspacing=1.0, loc="upper center")
+    for axes in panels[2:]:
+        axes.legend(fontsize="small", loc="lower right")
     figure.supylabel("p90 from publication to receipt (ms)", fontsize="medium")
 
 
