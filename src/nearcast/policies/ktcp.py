@@ -213,10 +213,10 @@ class _Problem:
         if len(here) > self.most:
             return f"{len(here)} topics are at {name}, and at most {self.most} may share a broker"
         expected_ms = np.array(self.p90_ms([here.tolist()])[0])
-        over = expected_ms / self._columns[2][here]
-        if over.max() <= 1.0:
+        late = np.flatnonzero(expected_ms > self._columns[2][here])
+        if not len(late):
             return ""
-        at = int(np.argmax(over))
+        at = late[int(np.argmax(expected_ms[late] / bound_ms[late]))]
         wanted, topic = f"are expected to take {expected_ms[at]:.0f} ms", self.snapshot.topics[self.mine[here[at]]]
         return f"at {name} 90 of 100 messages of {topic} {wanted}, and {bound_ms[at]:.0f} ms are promised"
 
